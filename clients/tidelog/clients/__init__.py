@@ -1,0 +1,1 @@
+"""Kafka clients over one sans-IO core; only transport.py touches sockets."""

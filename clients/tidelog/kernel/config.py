@@ -1,0 +1,116 @@
+"""One row per setting: read it, check it, render it. Docs, --help and DescribeConfigs come from rows."""
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class SettingError(ValueError):
+    """A setting that cannot be taken; the text says which, its value, and the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. `parse` raises ValueError on a value that breaks the rule."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: str
+    rule: str
+    doc: str
+    kind: str = "string"
+    """Kafka's type name for DescribeConfigs: boolean, string, int, short, long, double, list."""
+    effect: bool = True
+    """False: known and checked as Kafka's, without effect here; `doc` says so."""
+
+    def read(self, text: str) -> Any:  # noqa: ANN401 -- a row's type is known to its reader only
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise SettingError(f"{self.name}={text!r}: {self.rule}") from error
+
+
+class Table:
+    """A set of rows, by name, in order."""
+
+    def __init__(self, rows: Sequence[Setting]) -> None:
+        self.rows = {row.name: row for row in rows}
+        assert len(self.rows) == len(rows), "a setting stands twice in its table"
+        for row in rows:
+            row.read(row.default)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.rows
+
+    def check(self, name: str, text: str) -> Any:  # noqa: ANN401 -- as Setting.read
+        """The value of one setting, or SettingError; an unknown name is told its nearest neighbour."""
+        row = self.rows.get(name)
+        if row is None:
+            raise SettingError(f"unknown setting {name!r}{self._nearest(name)}")
+        return row.read(text)
+
+    def read(self, given: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 -- as Setting.read
+        """The value in force: what is given, else the default."""
+        row = self.rows[name]
+        return row.read(given.get(name, row.default))
+
+    def _nearest(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self.rows, n=1, cutoff=0.6)
+        return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def boolean(text: str) -> bool:
+    """true or false, in any case."""
+    lowered = text.strip().lower()
+    if lowered not in {"true", "false"}:
+        raise ValueError(text)
+    return lowered == "true"
+
+
+def integer(low: int, high: int) -> Callable[[str], int]:
+    """A whole number between both, both included."""
+
+    def parse(text: str) -> int:
+        number = int(text.strip())
+        if not low <= number <= high:
+            raise ValueError(text)
+        return number
+
+    return parse
+
+
+def number(low: float, high: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        value = float(text.strip())
+        if not low <= value <= high:
+            raise ValueError(text)
+        return value
+
+    return parse
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(text)
+        return text
+
+    return parse
+
+
+def words_of(*words: str) -> Callable[[str], tuple[str, ...]]:
+    """A comma-separated list, each one of the words."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        given = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not set(given) <= set(words):
+            raise ValueError(text)
+        return given
+
+    return parse
+
+
+def text(value: str) -> str:
+    """Anything."""
+    return value

@@ -1,0 +1,47 @@
+"""Names for the numbers that travel through the cluster, so that the type checker tells them apart."""
+
+import base64
+from typing import NewType
+
+BrokerId = NewType("BrokerId", int)
+Partition = NewType("Partition", int)
+Offset = NewType("Offset", int)
+Epoch = NewType("Epoch", int)
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+RequestId = NewType("RequestId", int)
+Incarnation = NewType("Incarnation", int)
+"""One life of one process: it never repeats within a data directory."""
+
+Uuid = NewType("Uuid", bytes)
+"""Sixteen raw bytes; `uuid_text` gives Kafka's form."""
+
+ZERO_UUID = Uuid(bytes(16))
+NO_LEADER = BrokerId(-1)
+NO_EPOCH = Epoch(-1)
+NO_OFFSET = Offset(-1)
+NO_PRODUCER_ID = ProducerId(-1)
+COORDINATOR_ID = BrokerId(3000)
+
+TopicPartition = tuple[str, Partition]
+
+
+def uuid_text(uuid: Uuid) -> str:
+    """Kafka's text form: base64url without padding, 22 characters.
+
+    >>> uuid_text(ZERO_UUID)
+    'AAAAAAAAAAAAAAAAAAAAAA'
+    """
+    assert len(uuid) == 16, len(uuid)
+    return base64.urlsafe_b64encode(uuid)[:22].decode("ascii")
+
+
+def uuid_from_text(text: str) -> Uuid:
+    """The inverse of `uuid_text`; ValueError where the text is not one.
+
+    >>> uuid_from_text("AAAAAAAAAAAAAAAAAAAAAA") == ZERO_UUID
+    True
+    """
+    if len(text) != 22:
+        raise ValueError(f"{text!r} is not a uuid: it must have 22 characters of base64url")
+    return Uuid(base64.b64decode(text + "==", altchars=b"-_", validate=True))

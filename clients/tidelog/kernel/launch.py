@@ -1,0 +1,72 @@
+"""What the supervisor tells a process it forks: everything the process needs, nothing it must guess."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.kernel.ids import BrokerId, Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Common to all children."""
+
+    run_id: str
+    """Part of every shared-memory name of this run."""
+    cluster_id: str
+    """Kafka's text form, 22 characters."""
+    supervisor_pid: int
+    incarnation: Incarnation
+    data_dir: str
+    """The cluster's directory: cluster.json, coordinator/, broker-N/log0/, logs/."""
+    runtime_dir: str
+    """0700; holds supervisor.sock and the ipc sockets."""
+    boot_id: str
+    disk_generation: int
+    """Raised by each simulated power loss: with another boot id it says whether the cache survived."""
+    settings: Mapping[str, str]
+    """Kafka's and our keys that apply to this process, already checked."""
+    ready_fd: int
+    """Write `ready\\n`, or `failed: SENTENCE\\n`, once; then close."""
+    board_slot: int
+    """This process's slot on the board."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLaunch(Launch):
+    broker_id: BrokerId
+    host: str
+    port: int
+    """The supervisor holds it bound, not listening; the broker binds it again and listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorLaunch(Launch):
+    standby: bool = False
+
+
+def board_name(run_id: str) -> str:
+    """The shared-memory name of a run's board."""
+    return f"/tidelog-{run_id}-board"
+
+
+def coordinator_endpoint(runtime_dir: str) -> str:
+    """Where the coordinator's ROUTER listens."""
+    return f"ipc://{runtime_dir}/coordinator"
+
+
+def supervisor_socket(runtime_dir: str) -> str:
+    """The supervisor's Unix stream socket: JSON lines."""
+    return f"{runtime_dir}/supervisor.sock"
+
+
+def broker_directory(data_dir: str, broker_id: int) -> str:
+    return f"{data_dir}/broker-{broker_id}/log0"
+
+
+def coordinator_directory(data_dir: str) -> str:
+    return f"{data_dir}/coordinator"
+
+
+def log_file(data_dir: str, role: str, process_id: int) -> str:
+    """Where a process writes its structured log, one JSON object a line."""
+    return f"{data_dir}/logs/{role}-{process_id}.log"

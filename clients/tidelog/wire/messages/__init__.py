@@ -1,0 +1,1 @@
+"""One file per API key: typed request and response classes."""

@@ -1,0 +1,1 @@
+"""The controller process: it owns the cluster's metadata log."""

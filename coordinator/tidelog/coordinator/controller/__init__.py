@@ -1,0 +1,1 @@
+"""Decisions about brokers and topics, replayed from the metadata log."""

@@ -1,0 +1,1 @@
+"""The coordinator's shells: metadata log on disk, image feed."""

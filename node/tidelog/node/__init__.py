@@ -1,0 +1,1 @@
+"""The broker: log, replicas, network, and the shells that run them."""

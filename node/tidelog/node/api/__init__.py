@@ -1,0 +1,1 @@
+"""One handler per API key: check, turn into an event, shape the reply."""

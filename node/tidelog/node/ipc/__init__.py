@@ -1,0 +1,1 @@
+"""Shared memory and ZeroMQ between the cluster's processes."""

@@ -1,0 +1,1 @@
+"""The log engine, pure over the file contracts, in Kafka's file formats."""

@@ -1,0 +1,1 @@
+"""The cluster's metadata as one broker knows it."""

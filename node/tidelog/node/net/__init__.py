@@ -1,0 +1,1 @@
+"""Client connections: order, bounds and back-pressure."""

@@ -1,0 +1,1 @@
+"""What a partition's leader knows and whom it makes wait."""

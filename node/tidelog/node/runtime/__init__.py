@@ -1,0 +1,1 @@
+"""The shells of a broker: event loop, real files, clocks."""

@@ -1,0 +1,1 @@
+"""The command line, the supervisor and everything a person runs."""
