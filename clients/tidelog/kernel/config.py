@@ -1,4 +1,4 @@
-"""One row per setting: read it, check it, render it. Docs, --help and DescribeConfigs come from rows."""
+"""One row per setting: read it, check it, render it as docs, --help and DescribeConfigs."""
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ class Table:
         return name in self.rows
 
     def check(self, name: str, text: str) -> Any:  # noqa: ANN401 -- as Setting.read
-        """The value of one setting, or SettingError; an unknown name is told its nearest neighbour."""
+        """The value of one setting, or SettingError; an unknown name is told its neighbour."""
         row = self.rows.get(name)
         if row is None:
             raise SettingError(f"unknown setting {name!r}{self._nearest(name)}")

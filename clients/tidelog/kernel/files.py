@@ -32,7 +32,7 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Block until the bytes are on stable storage (fdatasync); never called on an event loop."""
+        """Block until the bytes are on stable storage (fdatasync); never on an event loop."""
         ...
 
     def close(self) -> None: ...
@@ -87,7 +87,7 @@ class Directory(Protocol):
         ...
 
     def map(self, name: str, *, capacity_bytes: int, used_bytes: int | None = None) -> Mapped:
-        """Map an index file with room for so many bytes; `used_bytes` None takes the file's size."""
+        """Map an index file with room for so many bytes; `used_bytes` None: the file's size."""
         ...
 
     def read_all(self, name: str) -> bytes | None:

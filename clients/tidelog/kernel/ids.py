@@ -1,4 +1,4 @@
-"""Names for the numbers that travel through the cluster, so that the type checker tells them apart."""
+"""Names for the numbers that travel through the cluster: the type checker tells them apart."""
 
 import base64
 from typing import NewType

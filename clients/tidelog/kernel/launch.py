@@ -1,4 +1,4 @@
-"""What the supervisor tells a process it forks: everything the process needs, nothing it must guess."""
+"""What the supervisor tells a process it forks: all that it needs, nothing it must guess."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Launch:
     """0700; holds supervisor.sock and the ipc sockets."""
     boot_id: str
     disk_generation: int
-    """Raised by each simulated power loss: with another boot id it says whether the cache survived."""
+    """Raised by each simulated power loss: with the boot id it says whether the cache survived."""
     settings: Mapping[str, str]
     """Kafka's and our keys that apply to this process, already checked."""
     ready_fd: int

@@ -10,7 +10,7 @@ EffectT_co = TypeVar("EffectT_co", covariant=True)
 
 
 class Machine(Protocol[EventT_contra, EffectT_co]):
-    """Takes events, gives effects. Its shell performs them in order and brings results back as events."""
+    """Takes events, gives effects; its shell performs them in order and brings back results."""
 
     def step(self, now: Instant, event: EventT_contra) -> Sequence[EffectT_co]: ...
 
