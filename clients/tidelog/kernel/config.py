@@ -1,6 +1,5 @@
 """One row per setting: read it, check it, render it as docs, --help and DescribeConfigs."""
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +55,8 @@ class Table:
         return row.read(given.get(name, row.default))
 
     def _nearest(self, name: str) -> str:
+        import difflib  # noqa: PLC0415 -- only a mistake pays for it
+
         near = difflib.get_close_matches(name, self.rows, n=1, cutoff=0.6)
         return f"; did you mean {near[0]!r}?" if near else ""
 

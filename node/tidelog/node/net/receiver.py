@@ -1,0 +1,99 @@
+"""The bytes of one connection as they arrive, cut into frames in place."""
+
+import struct
+from typing import Final
+
+from tidelog.kernel import limits
+
+_SIZE: Final = struct.Struct(">i")
+_ROOM_BYTES_MIN: Final = 1024
+
+
+class FrameError(Exception):
+    """The size in front of a frame cannot be one: the connection is closed."""
+
+
+class Receiver:
+    """One growing buffer that frames are read from without a copy.
+
+    It doubles as bytes arrive, never because a length field says so. A frame it hands out is
+    valid until the next call of `room`.
+
+    Invariant: 0 <= start <= end <= capacity.
+    """
+
+    __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_start", "_view")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._start = 0
+        self._end = 0
+        self._buffer = bytearray(limits.RECEIVE_BUFFER_BYTES_FIRST)
+        self._view = memoryview(self._buffer)
+
+    @property
+    def capacity(self) -> int:
+        return len(self._buffer)
+
+    @property
+    def pending(self) -> int:
+        """Bytes received and not yet handed out as a frame."""
+        return self._end - self._start
+
+    def room(self) -> memoryview:
+        """Where to receive into; never empty."""
+        if self._start == self._end:
+            self._start = self._end = 0
+            if len(self._buffer) > limits.RECEIVE_BUFFER_BYTES_KEPT:
+                self._replace(limits.RECEIVE_BUFFER_BYTES_STEADY)
+            return self._view
+        if len(self._buffer) - self._end < _ROOM_BYTES_MIN:
+            self._make_room()
+        return self._view[self._end :]
+
+    def received(self, count: int) -> None:
+        self._end += count
+        assert self._end <= len(self._buffer)
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame without its size, or None until more has come."""
+        start = self._start
+        if self._end - start < 4:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, start)
+        if not 8 <= size <= self._frame_bytes_max:
+            raise FrameError(f"a frame of {size} bytes: must be from 8 to {self._frame_bytes_max}")
+        stop = start + 4 + size
+        if stop > self._end:
+            return None
+        self._start = stop
+        return self._view[start + 4 : stop]
+
+    def relax(self) -> None:
+        """Give an idle connection's memory back."""
+        if self._start == self._end and len(self._buffer) > limits.RECEIVE_BUFFER_BYTES_FIRST:
+            self._start = self._end = 0
+            self._replace(limits.RECEIVE_BUFFER_BYTES_FIRST)
+
+    def _make_room(self) -> None:
+        pending = self._end - self._start
+        capacity = len(self._buffer)
+        # Move only what is small beside the buffer; a frame that fills it needs a larger one.
+        if pending <= capacity // 2 and capacity >= limits.RECEIVE_BUFFER_BYTES_STEADY:
+            self._view[:pending] = bytes(self._view[self._start : self._end])
+            self._start, self._end = 0, pending
+            return
+        wanted = max(2 * pending, limits.RECEIVE_BUFFER_BYTES_STEADY)
+        if capacity < limits.RECEIVE_BUFFER_BYTES_STEADY:
+            wanted = 2 * capacity
+        self._replace(min(wanted, self._frame_bytes_max + 4 + _ROOM_BYTES_MIN))
+
+    def _replace(self, capacity: int) -> None:
+        """A new buffer with what is pending at its front; frames handed out keep the old one."""
+        pending = self._end - self._start
+        assert capacity >= pending
+        buffer = bytearray(capacity)
+        view = memoryview(buffer)
+        view[:pending] = self._view[self._start : self._end]
+        self._buffer, self._view = buffer, view
+        self._start, self._end = 0, pending

@@ -1,0 +1,73 @@
+"""The order of one connection: answers leave as requests came, and both sides are bounded."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from tidelog.kernel import limits
+from tidelog.wire.frame import Piece
+
+
+class Slot:
+    """The place of one request's answer in the order."""
+
+    __slots__ = ("barrier", "pieces")
+
+    def __init__(self, *, barrier: bool) -> None:
+        self.barrier = barrier
+        """Nothing behind it is begun before it is answered."""
+        self.pieces: Sequence[Piece] | None = None
+        """None until answered; empty where the client wants no answer."""
+
+
+class Session:
+    """What one connection has asked and not yet been sent.
+
+    Consecutive Produce requests overlap: each is appended in order and may wait for its
+    replicas while the next one is appended. Any other request is a barrier.
+
+    Invariant: a barrier is only ever the last slot.
+    """
+
+    __slots__ = ("_slots", "closing", "undelivered_bytes")
+
+    def __init__(self) -> None:
+        self._slots: deque[Slot] = deque()
+        self.undelivered_bytes = 0
+        """Answers given and not yet taken by the socket."""
+        self.closing = False
+        """No further request is begun; the connection ends once all answers are out."""
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._slots)
+
+    def may_begin(self) -> bool:
+        """Whether the next request may be begun now."""
+        slots = self._slots
+        if self.closing or self.undelivered_bytes >= limits.UNDELIVERED_ANSWER_BYTES_MAX:
+            return False
+        if not slots:
+            return True
+        return len(slots) < limits.IN_FLIGHT_REQUESTS_MAX and not slots[-1].barrier
+
+    def begin(self, *, barrier: bool) -> Slot:
+        assert self.may_begin()
+        slot = Slot(barrier=barrier)
+        self._slots.append(slot)
+        return slot
+
+    def ready(self) -> list[Piece]:
+        """The pieces of all answers whose turn has come."""
+        slots = self._slots
+        pieces: list[Piece] = []
+        while slots and slots[0].pieces is not None:
+            answered = slots.popleft().pieces
+            assert answered is not None
+            pieces.extend(answered)
+        for piece in pieces:
+            self.undelivered_bytes += len(piece)
+        return pieces
+
+    def delivered(self, count: int) -> None:
+        self.undelivered_bytes -= count
+        assert self.undelivered_bytes >= 0
