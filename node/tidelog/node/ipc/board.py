@@ -1,0 +1,126 @@
+"""The board in shared memory: every process of a run opens it and writes its own slot. (shell)"""
+
+import mmap
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import posix_ipc
+
+from tidelog.kernel.failures import CannotStartError, CorruptError
+from tidelog.node.ipc import layout
+from tidelog.node.ipc.layout import Fences, Slot, SlotWriter
+
+MEMORY_FOLDER = "/dev/shm"  # noqa: S108 -- where Linux keeps POSIX shared memory
+
+
+class Board:
+    """A mapped board. Closing it takes nothing from the other processes."""
+
+    def __init__(self, name: str, descriptor: int, size_bytes: int) -> None:
+        self.name = name
+        self.descriptor = descriptor
+        """Open as long as the board is: the supervisor holds a lock on it."""
+        self._map = mmap.mmap(descriptor, size_bytes)
+        self._view = memoryview(self._map)
+        self._writers: list[SlotWriter] = []
+        self._fences: Fences | None = None
+        self.slots = 0
+
+    @classmethod
+    def create(cls, name: str, slots: int = layout.SLOTS) -> Self:
+        """Every byte is reserved now: writing to a full /dev/shm later would be a SIGBUS."""
+        size = layout.board_size_bytes(slots)
+        memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+        try:
+            os.posix_fallocate(memory.fd, 0, size)
+        except OSError as error:
+            memory.close_fd()
+            posix_ipc.unlink_shared_memory(name)
+            raise CannotStartError(no_room(size)) from error
+        board = cls(name, memory.fd, size)
+        layout.write_header(board._view, slots)
+        board.slots = slots
+        return board
+
+    @classmethod
+    def open(cls, name: str) -> Self:
+        """CorruptError where it is no whole board, posix_ipc.ExistentialError where none is."""
+        memory = posix_ipc.SharedMemory(name)
+        size = os.fstat(memory.fd).st_size
+        if size == 0:
+            memory.close_fd()
+            raise CorruptError(file=name, position=0, reason="the board is empty")
+        board = cls(name, memory.fd, size)
+        try:
+            board.slots = layout.check_header(board._view, name)
+        except CorruptError:
+            board.close()
+            raise
+        return board
+
+    def writer(self, slot: int) -> SlotWriter:
+        """For the process that owns the slot, once."""
+        writer = SlotWriter(layout.slot_view(self._view, slot))
+        self._writers.append(writer)
+        return writer
+
+    def read_slot(self, slot: int) -> Slot | None:
+        with layout.slot_view(self._view, slot) as view:
+            return layout.read_slot(view)
+
+    @property
+    def fences(self) -> Fences:
+        """The fence words; a broker looks at its own in every turn of its loop."""
+        if self._fences is None:
+            self._fences = Fences(self._view)
+        return self._fences
+
+    def close(self) -> None:
+        """Unmap. The board stays for the others until its name is removed and all have closed."""
+        for writer in self._writers:
+            writer.release()
+        if self._fences is not None:
+            self._fences.release()
+        self._view.release()
+        self._map.close()
+        os.close(self.descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def no_room(size_bytes: int) -> str:
+    """What to tell who has too small a /dev/shm."""
+    return (
+        f"no room for {size_bytes // 1024} KiB of shared memory in {MEMORY_FOLDER}: "
+        "free some, or give it more (mount -o remount,size=256m /dev/shm; docker run --shm-size)"
+    )
+
+
+def memory_of_run(run_id: str) -> list[str]:
+    """Names of all shared memory that a run has."""
+    try:
+        return sorted(f"/{entry.name}" for entry in Path(MEMORY_FOLDER).glob(f"tidelog-{run_id}-*"))
+    except FileNotFoundError:
+        return []
+
+
+def remove_memory_of_run(run_id: str) -> list[str]:
+    """Remove what a run has left; the names that were there."""
+    names = memory_of_run(run_id)
+    for name in names:
+        try:
+            posix_ipc.unlink_shared_memory(name)
+        except posix_ipc.ExistentialError:
+            continue  # another process was faster
+    return names

@@ -1,0 +1,219 @@
+"""The byte layout of the board: one slot of facts per process, and the fence words.
+
+```
+header   64   magic, version, number of slots, size of the whole
+fences  512   one word per broker, written by the active coordinator only
+slot i 1024   sequence, heartbeat, CRC; at byte 64 the words, written by process i only
+```
+All numbers are native: the board never leaves its machine. A reader trusts nothing it did not
+check: it copies the words between two looks at the sequence, then compares the CRC, so it sees
+what was published or nothing, never a mixture, also where a writer was killed in the middle.
+"""
+
+import struct
+import zlib
+from array import array
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.ids import BrokerId, Incarnation
+from tidelog.kernel.instant import Instant
+from tidelog.kernel.limits import BROKERS_MAX
+
+MAGIC = b"tideBORD"
+VERSION = 1
+_HEADER = struct.Struct("@8sIIQ")
+_HEADER_BYTES = 64
+_FENCE_BYTES = 8 * BROKERS_MAX
+_SLOT_BYTES = 1024
+_SLOT_HEAD_BYTES = 64
+_SEQUENCE, _HEARTBEAT, _CRC = range(3)
+WORDS_PER_SLOT = (_SLOT_BYTES - _SLOT_HEAD_BYTES) // 8
+_READ_ATTEMPTS_MAX = 64
+_FIRST_BROKER_SLOT = 8
+SLOTS = _FIRST_BROKER_SLOT + BROKERS_MAX
+
+
+class Role(IntEnum):
+    """What a process is; also its slot, a broker's is further up by its id."""
+
+    NONE = 0
+    SUPERVISOR = 1
+    COORDINATOR = 2
+    STANDBY = 3
+    TRANSACTION_COORDINATOR = 4
+    BROKER = _FIRST_BROKER_SLOT
+
+
+class SlotState(IntEnum):
+    """What a process says of itself; whether it lives only the kernel knows."""
+
+    EMPTY = 0
+    STARTING = 1
+    RUNNING = 2
+    STOPPING = 3
+    FENCED = 4
+
+
+class Word(IntEnum):
+    """The words of a slot. Counters only grow during one life of the process."""
+
+    ROLE = 0
+    ID = 1
+    PID = 2
+    STATE = 3
+    INCARNATION = 4
+    # the coordinator's
+    CONTROLLER_EPOCH = 5
+    METADATA_OFFSET = 6  # a broker: up to where it has applied the metadata log
+    TOPICS = 7
+    PARTITIONS = 8
+    UNDER_REPLICATED = 9
+    UNDER_MIN_ISR = 10
+    OFFLINE = 11
+    # a broker's, as they are now
+    LEADERS = 12
+    REPLICAS = 13
+    CONNECTIONS = 14
+    LOG_BYTES = 15
+    # a broker's counters
+    CONNECTIONS_ACCEPTED = 20
+    CONNECTIONS_REFUSED = 21
+    REQUESTS = 22
+    BYTES_IN = 23
+    BYTES_OUT = 24
+    FRAMES_REFUSED = 25
+    PRODUCE_REQUESTS = 26
+    PRODUCE_BATCHES = 27
+    PRODUCE_BYTES = 28
+    PRODUCE_REFUSED = 29
+    FETCH_REQUESTS = 30
+    FETCH_BYTES = 31
+    FETCH_REFUSED = 32
+    FLUSHES = 33
+
+
+assert max(Word) < WORDS_PER_SLOT
+assert max(role for role in Role if role is not Role.BROKER) < _FIRST_BROKER_SLOT
+
+
+def board_size_bytes(slots: int) -> int:
+    return _HEADER_BYTES + _FENCE_BYTES + slots * _SLOT_BYTES
+
+
+def slot_of(role: Role, process_id: int = 0) -> int:
+    """Where a process writes."""
+    if role is not Role.BROKER:
+        return int(role)
+    assert 0 <= process_id < BROKERS_MAX, process_id
+    return _FIRST_BROKER_SLOT + process_id
+
+
+def write_header(board: memoryview, slots: int) -> None:
+    """Last of all: who opens a board without a header finds it unfinished."""
+    size = board_size_bytes(slots)
+    assert len(board) == size, (len(board), size)
+    _HEADER.pack_into(board, 0, MAGIC, VERSION, slots, size)
+
+
+def check_header(board: memoryview, name: str) -> int:
+    """The number of slots; CorruptError where this is no board of this version."""
+    if len(board) < _HEADER_BYTES:
+        raise CorruptError(file=name, position=len(board), reason="shorter than a board's header")
+    magic, version, slots, size = _HEADER.unpack_from(board)
+    if magic != MAGIC or version != VERSION:
+        raise CorruptError(file=name, position=0, reason="not a board of this version")
+    if size != len(board) or size != board_size_bytes(slots):
+        raise CorruptError(file=name, position=16, reason="size and number of slots disagree")
+    return int(slots)
+
+
+def slot_view(board: memoryview, slot: int) -> memoryview:
+    start = _HEADER_BYTES + _FENCE_BYTES + slot * _SLOT_BYTES
+    view = board[start : start + _SLOT_BYTES]
+    assert len(view) == _SLOT_BYTES, slot
+    return view
+
+
+class Fences:
+    """For each broker the highest incarnation that may no longer lead. One aligned word each."""
+
+    def __init__(self, board: memoryview) -> None:
+        self._words = board[_HEADER_BYTES : _HEADER_BYTES + _FENCE_BYTES].cast("q")
+
+    def fence(self, broker: BrokerId, incarnation: Incarnation) -> None:
+        """The active coordinator's alone."""
+        assert incarnation >= self._words[broker], "a fence is never lifted"
+        self._words[broker] = incarnation
+
+    def is_fenced(self, broker: BrokerId, incarnation: Incarnation) -> bool:
+        return self._words[broker] >= incarnation
+
+    def release(self) -> None:
+        self._words.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What a process last published, and its last heartbeat (0: none yet)."""
+
+    heartbeat: Instant
+    words: tuple[int, ...]
+
+    def __getitem__(self, word: Word) -> int:
+        return self.words[word]
+
+
+class SlotWriter:
+    """The one writer of a slot: change `words`, then `publish` them all at once."""
+
+    def __init__(self, slot: memoryview) -> None:
+        self.words = array("q", bytes(8 * WORDS_PER_SLOT))
+        self._source = memoryview(self.words).cast("B")
+        self._head = slot[:_SLOT_HEAD_BYTES].cast("q")
+        self._target = slot[_SLOT_HEAD_BYTES:]
+        # Even, and ahead of what an earlier life left, also where that died in the middle.
+        self._sequence = (self._head[_SEQUENCE] | 1) + 1
+
+    def begin(self, *, role: Role, process_id: int, pid: int, incarnation: Incarnation) -> None:
+        """A new life: nothing of the last one stays, not even its heartbeat."""
+        self._head[_HEARTBEAT] = 0
+        self._source[:] = bytes(len(self._source))
+        self.words[Word.ROLE] = role
+        self.words[Word.ID] = process_id
+        self.words[Word.PID] = pid
+        self.words[Word.INCARNATION] = incarnation
+        self.words[Word.STATE] = SlotState.STARTING
+        self.publish()
+
+    def publish(self) -> None:
+        sequence = self._sequence + 2
+        self._head[_SEQUENCE] = sequence - 1
+        self._target[:] = self._source
+        self._head[_CRC] = zlib.crc32(self._source, sequence)
+        self._head[_SEQUENCE] = sequence
+        self._sequence = sequence
+
+    def heartbeat(self, now: Instant) -> None:
+        """By the event loop every 100 ms, never by a thread: it shows that the loop turns."""
+        self._head[_HEARTBEAT] = now
+
+    def release(self) -> None:
+        """Let go of the shared memory; nothing may be written after this."""
+        self._head.release()
+        self._target.release()
+
+
+def read_slot(slot: memoryview) -> Slot | None:
+    """What was last published; None where nothing was, or its writer died in the middle."""
+    with slot[:_SLOT_HEAD_BYTES].cast("q") as head:
+        for _ in range(_READ_ATTEMPTS_MAX):
+            sequence = head[_SEQUENCE]
+            words = bytes(slot[_SLOT_HEAD_BYTES:])
+            crc = head[_CRC]
+            if sequence % 2 or sequence == 0 or head[_SEQUENCE] != sequence:
+                continue
+            if zlib.crc32(words, sequence) == crc:
+                return Slot(Instant(head[_HEARTBEAT]), tuple(memoryview(words).cast("q")))
+    return None
