@@ -1,0 +1,165 @@
+"""What brokers and the coordinator say to each other.
+
+Messages are MessagePack arrays: a number, then fields in order, decoded into exactly these types or
+refused. Every message to a broker carries the `session` it opened by its last Register, every
+message to the coordinator the incarnation it is meant for: a pipe may still hold messages of an
+earlier connection or an earlier process, and whoever reads them drops them by these two numbers.
+"""
+
+from typing import Final
+
+import msgspec
+
+from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, Uuid
+from tidelog.kernel.instant import Instant
+from tidelog.wire.errors import ErrorCode, WireError
+from tidelog.wire.metadata_records import MetadataRecord, StopKind
+
+
+class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Common to all messages."""
+
+
+class Register(_Message, frozen=True, tag=1):
+    """I am here, in this life; send me what I miss. The first message of every connection."""
+
+    session: int
+    cluster_id: str
+    broker: BrokerId
+    incarnation: Incarnation
+    host: str
+    port: int
+    rack: str | None
+    log_dirs: tuple[Uuid, ...]
+    stopped: StopKind
+    applied: Offset
+    """The last offset of the metadata log in my image; NO_OFFSET asks for all of it."""
+
+
+class Applied(_Message, frozen=True, tag=2):
+    """My image has everything up to this offset."""
+
+    to: Incarnation
+    offset: Offset
+
+
+class Client(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Who asked the broker that forwards."""
+
+    listener: str
+    principal: str
+    address: str
+
+
+class Forward(_Message, frozen=True, tag=3):
+    """A client's request that is yours to answer."""
+
+    to: Incarnation
+    call: int
+    client: Client
+    deadline: Instant
+    """On the machine's monotonic clock: after it nobody waits, so nothing may be decided."""
+    frame: bytes
+    """The client's frame without its size."""
+
+
+class AllocateProducerIds(_Message, frozen=True, tag=4):
+    to: Incarnation
+    call: int
+    deadline: Instant
+
+
+class Leave(_Message, frozen=True, tag=5):
+    """I am going: fence me, and tell me when that is decided."""
+
+    to: Incarnation
+    call: int
+
+
+class Registered(_Message, frozen=True, tag=16):
+    """You are known. What follows in this session brings your image up to date."""
+
+    session: int
+    coordinator: Incarnation
+    epoch: Offset
+
+
+class Refused(_Message, frozen=True, tag=17):
+    """You cannot join; do not ask again."""
+
+    session: int
+    code: ErrorCode
+    detail: str
+
+
+class Snapshot(_Message, frozen=True, tag=18):
+    """A part of the whole image as of `offset`; the last says so. It replaces what you have."""
+
+    session: int
+    offset: Offset
+    records: tuple[MetadataRecord, ...]
+    last: bool
+
+
+class Deltas(_Message, frozen=True, tag=19):
+    """Committed records, the first at offset `base`: one batch of the log, applied as one."""
+
+    session: int
+    base: Offset
+    records: tuple[MetadataRecord, ...]
+
+
+class Answered(_Message, frozen=True, tag=20):
+    """The answer to a forwarded request: its frame without size, for the client as it is."""
+
+    session: int
+    call: int
+    frame: bytes
+
+
+class Failed(_Message, frozen=True, tag=21):
+    """A call of yours was refused as a whole."""
+
+    session: int
+    call: int
+    code: ErrorCode
+
+
+class ProducerIds(_Message, frozen=True, tag=22):
+    """`count` ids from `first` on are yours to give away."""
+
+    session: int
+    call: int
+    first: ProducerId
+    count: int
+
+
+class Left(_Message, frozen=True, tag=23):
+    session: int
+    call: int
+
+
+ToCoordinator = Register | Applied | Forward | AllocateProducerIds | Leave
+ToBroker = Registered | Refused | Snapshot | Deltas | Answered | Failed | ProducerIds | Left
+
+encode: Final = msgspec.msgpack.Encoder().encode
+_to_coordinator: Final[msgspec.msgpack.Decoder[ToCoordinator]] = msgspec.msgpack.Decoder(
+    ToCoordinator
+)
+_to_broker: Final[msgspec.msgpack.Decoder[ToBroker]] = msgspec.msgpack.Decoder(ToBroker)
+
+
+def decode_to_coordinator(frame: bytes) -> ToCoordinator:
+    """WireError where the bytes are no such message."""
+    try:
+        return _to_coordinator.decode(frame)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise WireError(str(error)) from error
+
+
+def decode_to_broker(frame: bytes) -> ToBroker:
+    """WireError where the bytes are no such message."""
+    try:
+        return _to_broker.decode(frame)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise WireError(str(error)) from error

@@ -1,0 +1,175 @@
+"""The records of the metadata log: what the cluster knows, one fact each.
+
+A record is a MessagePack array: its number, then its fields in order. So the log may outlive the
+program that wrote it: a field is only ever added, at the end and with a default; a record whose
+meaning changes gets a new number; a number is never used again. What decodes has the right types
+and nothing else in it; what the numbers mean together is for who replays them.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Incarnation, Offset, ProducerId, Uuid
+
+
+class StopKind(IntEnum):
+    """How a broker's last life ended: it says what its files are worth."""
+
+    FIRST_START = 0
+    CLEAN = 1
+    KILLED = 2
+    """On this boot and this disk: the page cache lived on, so nothing appended is lost."""
+    POWER_LOSS = 3
+    """Only what was forced to disk is left."""
+
+
+class ResourceKind(IntEnum):
+    """What a setting belongs to, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class _Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Common to all records: immutable, compared by value, written as an array."""
+
+
+class PartitionView(_Row, frozen=True):
+    """All that is decided about one partition; a change writes the whole view anew.
+
+    Invariant: `leader` is NO_LEADER or stands in `isr`; isr, elr and last_known are disjoint parts
+    of `replicas`.
+    """
+
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId = NO_LEADER
+    leader_epoch: Epoch = Epoch(0)
+    partition_epoch: Epoch = Epoch(0)
+    elr: tuple[BrokerId, ...] = ()
+    last_known: tuple[BrokerId, ...] = ()
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+
+class ClusterCreated(_Row, frozen=True, tag=1):
+    """The first record of every metadata log."""
+
+    cluster_id: str
+
+
+class FeatureChanged(_Row, frozen=True, tag=2):
+    """A finalized feature's level, as ApiVersions tells it."""
+
+    name: str
+    level: int
+
+
+class ControllerActivated(_Row, frozen=True, tag=3):
+    """A controller took over. Whoever sees a lower epoch hears an old one."""
+
+    epoch: Epoch
+    incarnation: Incarnation
+    run_id: str
+
+
+class BrokerRegistered(_Row, frozen=True, tag=4):
+    """One life of a broker begins; fenced until it has applied this very record."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    epoch: Offset
+    """The offset of this record in the log; it stays with the broker for its life."""
+    host: str
+    port: int
+    rack: str | None = None
+    log_dirs: tuple[Uuid, ...] = ()
+    stopped: StopKind = StopKind.FIRST_START
+    fenced: bool = True
+
+
+class BrokerFenced(_Row, frozen=True, tag=5):
+    broker: BrokerId
+    epoch: Offset
+
+
+class BrokerUnfenced(_Row, frozen=True, tag=6):
+    broker: BrokerId
+    epoch: Offset
+
+
+class TopicCreated(_Row, frozen=True, tag=7):
+    topic: Uuid
+    name: str
+
+
+class PartitionCreated(_Row, frozen=True, tag=8):
+    topic: Uuid
+    partition: int
+    view: PartitionView
+
+
+class PartitionChanged(_Row, frozen=True, tag=9):
+    topic: Uuid
+    partition: int
+    view: PartitionView
+
+
+class TopicDeleted(_Row, frozen=True, tag=10):
+    """The topic, its partitions and its settings are gone."""
+
+    topic: Uuid
+
+
+class ConfigChanged(_Row, frozen=True, tag=11):
+    """One setting of one resource; no value takes the setting away."""
+
+    kind: ResourceKind
+    resource: str
+    """A topic's name, or a broker's id in digits, empty for all brokers."""
+    name: str
+    value: str | None
+
+
+class ProducerIdsAllocated(_Row, frozen=True, tag=12):
+    """Every producer id below `next` is some broker's to give away."""
+
+    broker: BrokerId
+    next: ProducerId
+
+
+class SnapshotEnded(_Row, frozen=True, tag=13):
+    """The last record of a snapshot, and of nothing else: whoever reads it has the whole."""
+
+    records: int
+
+
+MetadataRecord = (
+    ClusterCreated
+    | FeatureChanged
+    | ControllerActivated
+    | BrokerRegistered
+    | BrokerFenced
+    | BrokerUnfenced
+    | TopicCreated
+    | PartitionCreated
+    | PartitionChanged
+    | TopicDeleted
+    | ConfigChanged
+    | ProducerIdsAllocated
+    | SnapshotEnded
+)
+
+encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final[msgspec.msgpack.Decoder[MetadataRecord]] = msgspec.msgpack.Decoder(MetadataRecord)
+
+
+def decode(value: bytes | memoryview, *, place: str, position: int) -> MetadataRecord:
+    """One record; CorruptError, naming the place, where the bytes are none."""
+    try:
+        return _decoder.decode(value)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CorruptError(file=place, position=position, reason=f"no record: {error}") from error

@@ -1,0 +1,183 @@
+"""Runs a shard over its log: append, replay, let replies go once their records are committed."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar, assert_never
+
+from tidelog.kernel.ids import NO_OFFSET, Offset, RequestId
+from tidelog.kernel.instant import Instant
+from tidelog.kernel.shard import Decision, Shard
+from tidelog.wire.errors import ErrorCode, Rejected
+
+RequestT = TypeVar("RequestT")
+RecordT = TypeVar("RecordT")
+ReplyT = TypeVar("ReplyT")
+
+
+@dataclass(frozen=True, slots=True)
+class Requested(Generic[RequestT]):
+    """Someone asks; `asked` never comes twice."""
+
+    asked: RequestId
+    request: RequestT
+
+
+@dataclass(frozen=True, slots=True)
+class LogAppended:
+    """The batch of this ticket is in the log, which now ends before `end`."""
+
+    ticket: int
+    end: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class LogCommitted:
+    """Nothing before `end` can be lost any more."""
+
+    end: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFailed:
+    """The log took a batch not, or not surely: what was replayed may never come true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The deadline came."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRecords(Generic[RecordT]):
+    """Write these as one batch, after those of lower tickets."""
+
+    ticket: int
+    records: tuple[RecordT, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a request gets that the protocol turns down."""
+
+    code: ErrorCode
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[ReplyT]):
+    asked: RequestId
+    reply: ReplyT | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """Drop this host and its shard, and load the log anew: there is no undo."""
+
+
+Event = Requested[RequestT] | LogAppended | LogCommitted | AppendFailed | Tick
+Effect = AppendRecords[RecordT] | Reply[ReplyT] | Resign
+
+
+class ShardHost(Generic[RequestT, RecordT, ReplyT]):
+    """Between a shard and its log; a machine.
+
+    Invariant: a reply leaves only when every record replayed before it was decided is committed, so
+    nobody hears of what a crash could take back; replies leave in the order they were decided.
+    """
+
+    def __init__(
+        self,
+        shard: Shard[RequestT, RecordT, ReplyT],
+        *,
+        committed: Offset = NO_OFFSET,
+        resigned: ErrorCode = ErrorCode.NOT_COORDINATOR,
+    ) -> None:
+        self._shard = shard
+        self._resigned_code = resigned
+        self._resigned = False
+        self._ticket = 0
+        """Of the latest batch handed to the log; all of them are replayed."""
+        self._ends: deque[tuple[int, Offset]] = deque()
+        """Appended and not committed batches."""
+        self._committed_ticket = 0
+        self._committed = committed
+        self._held: deque[tuple[int, RequestId, ReplyT | Refusal]] = deque()
+        """Replies, and the ticket each waits for."""
+        self._waiting: dict[RequestId, None] = {}
+        """Everyone who has no reply yet, decided or not."""
+
+    def step(self, now: Instant, event: Event[RequestT]) -> Sequence[Effect[RecordT, ReplyT]]:
+        match event:
+            case Requested(asked, request):
+                return self._requested(now, asked, request)
+            case LogAppended(ticket, end):
+                self._ends.append((ticket, end))
+                return []
+            case LogCommitted(end):
+                return self._commit(end)
+            case Tick():
+                return self._decide(lambda: self._shard.expire(now))
+            case AppendFailed():
+                return self._resign()
+            case _:
+                assert_never(event)
+
+    def deadline(self) -> Instant | None:
+        return None if self._resigned else self._shard.deadline()
+
+    def _requested(
+        self, now: Instant, asked: RequestId, request: RequestT
+    ) -> list[Effect[RecordT, ReplyT]]:
+        if self._resigned:
+            return [Reply(asked, Refusal(self._resigned_code))]
+        assert asked not in self._waiting, asked
+        self._waiting[asked] = None
+        try:
+            return self._decide(lambda: self._shard.decide(now, asked, request))
+        except Rejected as refused:
+            self._held.append((self._ticket, asked, Refusal(refused.code, refused.detail)))
+            return [*self._release()]
+
+    def _decide(
+        self, decide: Callable[[], Decision[RecordT, ReplyT]]
+    ) -> list[Effect[RecordT, ReplyT]]:
+        if self._resigned:
+            return []
+        decision = decide()
+        effects: list[Effect[RecordT, ReplyT]] = []
+        if decision.records:
+            self._ticket += 1
+            effects.append(AppendRecords(self._ticket, decision.records))
+            for record in decision.records:
+                self._shard.replay(record)
+        for asked, reply in decision.replies:
+            self._held.append((self._ticket, asked, reply))
+        return [*effects, *self._release()]
+
+    def _commit(self, end: Offset) -> list[Effect[RecordT, ReplyT]]:
+        assert end >= self._committed, (end, self._committed)
+        self._committed = end
+        while self._ends and self._ends[0][1] <= end:
+            ticket, _ = self._ends.popleft()
+            assert ticket > self._committed_ticket, (ticket, self._committed_ticket)
+            self._committed_ticket = ticket
+        return [*self._release()]
+
+    def _release(self) -> list[Reply[ReplyT]]:
+        replies = []
+        while self._held and self._held[0][0] <= self._committed_ticket:
+            _, asked, reply = self._held.popleft()
+            assert asked in self._waiting, asked
+            del self._waiting[asked]
+            replies.append(Reply(asked, reply))
+        return replies
+
+    def _resign(self) -> list[Effect[RecordT, ReplyT]]:
+        self._resigned = True
+        self._held.clear()
+        answers: list[Effect[RecordT, ReplyT]] = [
+            Reply(asked, Refusal(self._resigned_code)) for asked in self._waiting
+        ]
+        self._waiting.clear()
+        return [*answers, Resign()]
