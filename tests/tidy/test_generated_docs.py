@@ -1,0 +1,31 @@
+"""The pages made from rows are what the rows say now."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.tidy_checks import ROOT
+from tidelog.kernel.config import Table
+from tidelog.node import settings
+from tidelog.tools import doc_tables
+
+
+def test_the_generated_pages_are_current() -> None:
+    stale = doc_tables.stale(ROOT / "docs")
+    assert stale == [], "run: python -m tidelog.tools.doc_tables"
+
+
+def test_a_page_that_was_changed_by_hand_is_stale(tmp_path: Path) -> None:
+    doc_tables.main(tmp_path)
+    assert doc_tables.stale(tmp_path) == []
+    page = tmp_path / "settings.md"
+    page.write_text(page.read_text(encoding="utf-8") + "by hand\n", encoding="utf-8")
+    assert doc_tables.stale(tmp_path) == ["settings.md"]
+    page.unlink()
+    assert "settings.md" in doc_tables.stale(tmp_path)
+
+
+@pytest.mark.parametrize("table", [settings.TOPIC, settings.BROKER], ids=["topic", "broker"])
+def test_every_setting_is_on_its_page(table: Table) -> None:
+    page = doc_tables.settings_page()
+    assert [name for name in table.rows if f"| `{name}` |" not in page] == []

@@ -1,0 +1,92 @@
+"""Writes the documents that are made from the code: `python -m tidelog.tools.doc_tables`.
+
+The rows are the truth: the settings tables and the API registry are what the broker itself reads.
+A test fails while a page in docs/ differs from what these functions give.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tidelog.kernel.config import Setting, Table
+from tidelog.node import settings
+
+MADE = """\
+<!-- Made from the code by `python -m tidelog.tools.doc_tables`: change the rows, not this page. -->
+"""
+
+SETTINGS_PAGE = """{made}
+# Settings
+
+Names are Kafka's, or ours where Kafka has none. Give a broker's setting with
+`tidelog up --set KEY=VALUE` (`--set broker.1:KEY=VALUE` for one broker) or in a file with
+`--config`; give a topic's with `tidelog topic create NAME -c KEY=VALUE`. A value that breaks its
+rule, or an unknown name, is refused with a sentence that says what is right.
+
+A setting marked *no* under *acts* is known, checked and listed, but nothing follows from it yet.
+
+## Topic settings
+
+A topic's own value wins over the broker setting named beside it, which wins over the default.
+
+{topic}
+
+## Broker settings
+
+{broker}
+"""
+
+
+def settings_page() -> str:
+    """docs/settings.md: every setting, its default, what it may be, what it does."""
+    topic_head = ("name", "broker's", "type", "default", "rule", "acts", "what it does")
+    broker_head = ("name", "type", "default", "rule", "acts", "what it does")
+    return SETTINGS_PAGE.format(
+        made=MADE,
+        topic=_table(topic_head, _setting_rows(settings.TOPIC, settings.SYNONYMS)),
+        broker=_table(broker_head, _setting_rows(settings.BROKER, {})),
+    )
+
+
+def pages() -> dict[str, str]:
+    """Every generated page by its file name."""
+    return {"settings.md": settings_page()}
+
+
+def stale(folder: Path) -> list[str]:
+    """Names of the pages in a folder that are missing or differ from what the code says now."""
+    return [name for name, text in pages().items() if _content(folder / name) != text]
+
+
+def main(folder: Path) -> None:
+    """Write every page."""
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _setting_rows(table: Table, synonyms: Mapping[str, str]) -> list[tuple[str, ...]]:
+    return [_setting_row(row, synonyms) for row in table.rows.values()]
+
+
+def _setting_row(row: Setting, synonyms: Mapping[str, str]) -> tuple[str, ...]:
+    broker_name = (f"`{synonyms[row.name]}`" if row.name in synonyms else "",) if synonyms else ()
+    default = f"`{row.default}`" if row.default else "(empty)"
+    acts = "yes" if row.effect else "no"
+    return (f"`{row.name}`", *broker_name, row.kind, default, row.rule, acts, row.doc)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _content(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))
