@@ -38,20 +38,19 @@ def sample(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("program", "arguments", "fault"),
+    ("command", "fault", "finding"),
     [
-        ("ruff", ("format", "--check"), '"""A module."""\n\nx=1\n'),
-        ("ruff", ("check",), '"""A module."""\n\nimport unittest.mock\n'),
-        ("ruff", ("check",), '"""A module."""\n\nfrom . import other\n'),
-        ("ruff", ("check",), '"""A module."""\n\n\ndef f(spare: int) -> None:\n    pass\n'),
-        ("codespell", (), "# rec" + "ieve\n"),
+        ("ruff format --check", "x=1", "Would reformat"),
+        ("ruff check", "import unittest.mock", "TID251"),
+        ("ruff check", "from . import other", "TID252"),
+        ("ruff check", "def f(spare: int) -> int:\n    return 1", "ARG001"),
+        ("codespell", "# rec" + "ieve", "==>"),
     ],
 )
-def test_a_planted_fault_is_found(
-    tmp_path: Path, program: str, arguments: tuple[str, ...], fault: str
-) -> None:
-    done = programs.run(program, *arguments, sample(tmp_path, fault), folder=tmp_path)
+def test_a_planted_fault_is_found(tmp_path: Path, command: str, fault: str, finding: str) -> None:
+    done = programs.run(*command.split(), sample(tmp_path, fault + "\n"), folder=tmp_path)
     assert done.returncode != 0
+    assert finding in done.stdout
 
 
 @pytest.mark.slow
