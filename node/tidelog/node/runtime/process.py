@@ -1,0 +1,231 @@
+"""What each process of a cluster does for itself: name, log, word to the parent. (shell)
+
+A log is JSON lines, one event each, with fields; standard output and error go to the same file,
+so that the last words of a crash are there too. What only Linux has (`prctl`) stands here.
+"""
+
+import ctypes
+import json
+import logging
+import os
+import select
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from tidelog.kernel.launch import Launch
+from tidelog.node.ipc.board import Board, remove_memory_of_run
+from tidelog.node.ipc.layout import Word
+
+LOG_BYTES_MAX = 32 * 1024 * 1024
+"""Then the file is renamed to `.1` and a new one begun."""
+TEXT_CHARS_LOGGED_MAX = 512
+_SENTENCE_BYTES_MAX = 4096  # below PIPE_BUF: written whole or not at all
+_ORPHANS_END_WITHIN_S = 5.0
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_NAME_BYTES_MAX = 15
+_TITLE_PREFIX = "tide-"
+_ARGUMENTS_START_FIELD = 48  # counted from 1, as in proc(5); the state is the third
+
+
+def printable(value: object, chars_max: int = TEXT_CHARS_LOGGED_MAX) -> str:
+    """A stranger's text or bytes for a log or a terminal: nothing unprintable, bounded.
+
+    >>> printable(b"a\\x1b[31m\\xff")
+    'a\\\\x1b[31m\\\\xff'
+    """
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    more = len(text) - chars_max
+    text = text[:chars_max]
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else _escaped(c) for c in text)
+    return f"{text}... and {more} more" if more > 0 else text
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+class EventLog:
+    """Events with fields: `log.info("segment_rolled", partition="t-0", size_bytes=1024)`."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def debug(self, event: str, /, **fields: object) -> None:
+        self._write(logging.DEBUG, event, fields)
+
+    def info(self, event: str, /, **fields: object) -> None:
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, /, **fields: object) -> None:
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, /, **fields: object) -> None:
+        self._write(logging.ERROR, event, fields)
+
+    def _write(self, level: int, event: str, fields: dict[str, object]) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, "%s", event, extra={"fields": fields})
+
+
+class EventFormatter(logging.Formatter):
+    """A log record as one line of JSON; libraries' own records pass through it too."""
+
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, Any] = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "process": self._process,
+            "pid": record.process,
+            "event": printable(record.getMessage()),
+        }
+        fields: dict[str, object] = getattr(record, "fields", {})
+        line.update((name, _loggable(value)) for name, value in fields.items())
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def _loggable(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_loggable(element) for element in value]
+    return printable(value)
+
+
+class LogFile(logging.Handler):
+    """The file behind standard output and error. A full disk loses lines, never the process."""
+
+    def __init__(self, path: str, bytes_max: int = LOG_BYTES_MAX) -> None:
+        super().__init__()
+        self._path = path
+        self._bytes_max = bytes_max
+        self._size = 0
+        self._open()
+
+    def _open(self) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self._path, flags, 0o600)
+        self._size = os.fstat(descriptor).st_size
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if self._size > self._bytes_max:
+                Path(self._path).replace(f"{self._path}.1")
+                self._open()
+            self._size += os.write(2, self.format(record).encode() + b"\n")
+        except OSError:
+            self._size = 0  # try again much later
+
+
+def setup_logging(path: str, role: str, process_id: int) -> None:
+    """From now on everything this process says goes to its log file."""
+    handler = LogFile(path)
+    handler.setFormatter(EventFormatter(f"{role}-{process_id}"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+
+
+def report_ready(ready_fd: int) -> None:
+    """Tell the supervisor, once, that clients are served (or the controller is active)."""
+    _report(ready_fd, "ready")
+
+
+def report_failed(ready_fd: int, sentence: str) -> None:
+    """Tell the supervisor, once, why this process cannot come up; then return a non-zero code."""
+    _report(ready_fd, f"failed: {' '.join(sentence.split())}")
+
+
+def _report(ready_fd: int, line: str) -> None:
+    try:
+        os.write(ready_fd, line.encode()[: _SENTENCE_BYTES_MAX - 1] + b"\n")
+    except OSError:
+        return  # the supervisor is gone, and its death signal under way
+    finally:
+        os.close(ready_fd)
+
+
+def set_title(short: str, title: str) -> None:
+    """`short` is what `top` shows, `title` what `ps` shows instead of the command line."""
+    name = f"{_TITLE_PREFIX}{short}".encode()[:_NAME_BYTES_MAX]
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, ctypes.c_char_p(name), 0, 0, 0)
+    after_name = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
+    start, end = (int(field) for field in after_name[_ARGUMENTS_START_FIELD - 3 :][:2])
+    if 0 < start < end:
+        # The kernel shows this stretch of memory as the command line; Python has its own copy.
+        shown = title.encode()[: end - start - 1]
+        ctypes.memmove(start, shown.ljust(end - start, b"\0"), end - start)
+
+
+def end_with_parent(parent_pid: int) -> None:
+    """SIGTERM when the supervisor dies; at once where it died before this was asked for."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def is_orphaned(launch: Launch) -> bool:
+    """The supervisor is gone."""
+    return os.getppid() != launch.supervisor_pid
+
+
+def end_orphaned_run(launch: Launch, board: Board) -> None:
+    """The coordinator's last act where the supervisor is gone: outlive the others, then clean up.
+
+    Does nothing while the supervisor lives: it ends the processes in order and cleans up itself.
+    """
+    if not is_orphaned(launch):
+        return
+    pids = [slot[Word.PID] for n in range(board.slots) if (slot := board.read_slot(n)) is not None]
+    descriptors = [fd for pid in pids if pid != os.getpid() and (fd := _open_ours(pid)) is not None]
+    for descriptor in descriptors:
+        # A stopped process would sit on its death signal for ever.
+        _send(descriptor, signal.SIGCONT)
+    deadline = time.monotonic() + _ORPHANS_END_WITHIN_S
+    for descriptor in descriptors:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            _send(descriptor, signal.SIGKILL)
+    remove_memory_of_run(launch.run_id)
+    remove_folder(launch.runtime_dir)
+
+
+def _open_ours(pid: int) -> int | None:
+    """A pidfd, if the pid is still a process of tidelog's."""
+    try:
+        descriptor = os.pidfd_open(pid)
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    return descriptor if name.startswith(_TITLE_PREFIX) else None
+
+
+def _send(descriptor: int, number: signal.Signals) -> None:
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return  # ended in between
+
+
+def remove_folder(path: str) -> None:
+    """A flat folder of sockets and what is in it; others may remove it at the same time."""
+    folder = Path(path)
+    try:
+        for entry in folder.iterdir():
+            entry.unlink(missing_ok=True)
+        folder.rmdir()
+    except FileNotFoundError:
+        return
