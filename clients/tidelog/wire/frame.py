@@ -1,0 +1,128 @@
+"""Whole frames: bytes in, messages out, and back. A frame is an int32 size, a header, and a body.
+
+A frame on its way out is a list of pieces: record batches stay what they are (views, slices of
+files) between the bytes around them, so that a shell sends them without a copy.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import TypeVar
+
+from tidelog.kernel.limits import REQUEST_BYTES_MAX
+from tidelog.wire.compile import Piece, Reader, Writer, reader, writer
+from tidelog.wire.errors import WireError
+from tidelog.wire.header import AnyApi, decode_response_header, has_response_tags, request_head
+from tidelog.wire.schema import ApiSchema
+
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+
+_SIZE = Struct(">i")
+_RESPONSE_HEAD = Struct(">ii")
+_RESPONSE_HEAD_TAGS = Struct(">iix")
+
+
+def encode_request(
+    api: ApiSchema[RequestT, ResponseT],
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    message: RequestT,
+) -> list[Piece]:
+    """A whole request frame; WireError where a string is too long for the wire."""
+    write = api.request_writers.get(version) or _request_writer(api, version)
+    pieces: list[Piece] = []
+    pieces.append(write(message, request_head(api, version, correlation_id, client_id), pieces))
+    return _sized(pieces)
+
+
+def encode_response(
+    api: ApiSchema[RequestT, ResponseT], version: int, correlation_id: int, message: ResponseT
+) -> list[Piece]:
+    """A whole response frame; WireError where a string is too long for the wire."""
+    write = api.response_writers.get(version) or _response_writer(api, version)
+    head = _RESPONSE_HEAD_TAGS if has_response_tags(api, version) else _RESPONSE_HEAD
+    pieces: list[Piece] = []
+    pieces.append(write(message, bytearray(head.pack(0, correlation_id)), pieces))
+    return _sized(pieces)
+
+
+def decode_request(
+    api: ApiSchema[RequestT, ResponseT], version: int, frame: memoryview, position: int
+) -> RequestT:
+    """The request whose body starts at `position` and fills the rest of the frame, or WireError.
+
+    Records in it are views into the frame: who keeps them keeps the frame.
+    """
+    read = api.request_readers.get(version) or _request_reader(api, version)
+    message: RequestT
+    message, position = read(frame, position)
+    if position != len(frame):
+        raise WireError(f"{api} v{version}: {len(frame) - position} bytes behind the request")
+    return message
+
+
+def decode_response(
+    api: ApiSchema[RequestT, ResponseT], version: int, frame: memoryview
+) -> tuple[int, ResponseT]:
+    """The correlation id and the response of a frame without its size, or WireError."""
+    correlation_id, position = decode_response_header(api, version, frame)
+    read = api.response_readers.get(version) or _response_reader(api, version)
+    message: ResponseT
+    message, position = read(frame, position)
+    if position != len(frame):
+        raise WireError(f"{api} v{version}: {len(frame) - position} bytes behind the response")
+    return correlation_id, message
+
+
+def decode_size(prefix: bytes | bytearray | memoryview) -> int:
+    """The size a frame announces, from its first 4 bytes; WireError where no frame has it.
+
+    Read it before anything is allocated: `GET ` and a TLS hello are sizes too.
+    """
+    (size,) = _SIZE.unpack_from(prefix)
+    if not 0 <= size <= REQUEST_BYTES_MAX:
+        raise WireError(f"frame of {size} bytes, 0 to {REQUEST_BYTES_MAX} are allowed")
+    assert isinstance(size, int)
+    return size
+
+
+def joined(pieces: Sequence[Piece]) -> bytes:
+    """The bytes of a frame, where its records are bytes: for tests and small messages."""
+    return b"".join(pieces)  # type: ignore[arg-type] # the caller knows
+
+
+def _sized(pieces: list[Piece]) -> list[Piece]:
+    head = pieces[0]
+    assert isinstance(head, bytearray), "a frame starts with its header"
+    _SIZE.pack_into(head, 0, sum(map(len, pieces)) - _SIZE.size)
+    return pieces
+
+
+def _request_reader(api: AnyApi, version: int) -> Reader:
+    made = reader(api.request, _checked(api, version), flexible=api.is_flexible(version))
+    api.request_readers[version] = made
+    return made
+
+
+def _response_reader(api: AnyApi, version: int) -> Reader:
+    made = reader(api.response, _checked(api, version), flexible=api.is_flexible(version))
+    api.response_readers[version] = made
+    return made
+
+
+def _request_writer(api: AnyApi, version: int) -> Writer:
+    made = writer(api.request, _checked(api, version), flexible=api.is_flexible(version))
+    api.request_writers[version] = made
+    return made
+
+
+def _response_writer(api: AnyApi, version: int) -> Writer:
+    made = writer(api.response, _checked(api, version), flexible=api.is_flexible(version))
+    api.response_writers[version] = made
+    return made
+
+
+def _checked(api: AnyApi, version: int) -> int:
+    assert version in api.versions, (api, version)
+    return version
