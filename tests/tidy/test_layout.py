@@ -1,8 +1,10 @@
 """The tree as ARCHITECTURE.md and the README tell it: folders, documents, links, commands."""
 
 import ast
+import re
 import shlex
 import subprocess
+import tomllib
 
 import pytest
 
@@ -47,6 +49,13 @@ def test_every_decision_is_in_the_index() -> None:
     decisions = sorted(path.name for path in (ROOT / "docs/decisions").glob("*.md"))
     assert [name for name in decisions if f"decisions/{name}" not in index] == []
     assert [name[:4] for name in decisions] == [f"{n:04}" for n in range(1, len(decisions) + 1)]
+
+
+def test_each_run_time_dependency_is_explained() -> None:
+    page = (ROOT / "docs/decisions/0001-run-time-dependencies.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = [re.split(r"\W*[<>=]", line)[0] for line in project["dependencies"]]
+    assert [name for name in names if f"\n| {name} |" not in page] == []
 
 
 @pytest.mark.parametrize("name", ["start", "test"])

@@ -1,0 +1,30 @@
+"""A test whose program is missing skips; where the program is required it fails."""
+
+import pytest
+
+from harness.need import need, need_that
+
+ABSENT = "no-such-program-here"
+
+
+def test_a_program_that_is_there_is_no_reason_to_skip() -> None:
+    need("sh")
+    need_that("sh", works=True, why="answers")
+
+
+def test_a_missing_program_skips_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDELOG_REQUIRE", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=ABSENT):
+        need("sh", ABSENT)
+
+
+def test_a_missing_program_fails_where_it_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_REQUIRE", f"java, {ABSENT}")
+    with pytest.raises(pytest.fail.Exception, match=ABSENT):
+        need(ABSENT)
+
+
+def test_a_program_that_does_not_work_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_REQUIRE", "sh")
+    with pytest.raises(pytest.fail.Exception, match="may not trace"):
+        need_that("sh", works=False, why="may not trace here")
