@@ -45,5 +45,6 @@ def test_every_text_keeps_the_rule(check: Check) -> None:
 
 
 def test_test_files_have_names_of_their_own() -> None:
-    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
-    assert sorted(names) == sorted(set(names))
+    """Tests are not packages: two files of one name would be one module."""
+    names = sorted(path.name for path in (ROOT / "tests").rglob("*.py"))
+    assert [name for name in set(names) if names.count(name) > 1] == []
