@@ -87,7 +87,7 @@ def test_the_wheel_holds_every_module(built: Built) -> None:
 
 def test_the_sdist_holds_what_a_packager_needs(built: Built) -> None:
     names = set(built.sdist_names())
-    needed = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py"}
+    needed = {"pyproject.toml", "README.md", "LICENSE", "tests/conftest.py", ".ci/run"}
     assert needed - names == set()
     assert [name for name in names if ".venv" in name or "__pycache__" in name] == []
 
