@@ -6,7 +6,15 @@ from typing import Protocol
 Bytes = bytes | bytearray | memoryview
 
 
-class File(Protocol):
+class Syncable(Protocol):
+    """What can be forced to stable storage: a file, or a directory (its names)."""
+
+    def sync(self) -> None:
+        """Block until it is on stable storage; never called on an event loop, safe in any thread."""
+        ...
+
+
+class File(Syncable, Protocol):
     """One append-mostly file. Nothing is durable before `sync`.
 
     A real file may be closed between two calls and opened again (the number of open files is
@@ -20,51 +28,32 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def append(self, parts: Sequence[Bytes]) -> int:
-        """Write at the end, all parts by one call; the position after the write."""
+        """Write at the end, all parts by one call; the position after the write.
+
+        All or nothing while the process lives: an error leaves the size as it was.
+        """
         ...
 
     def read(self, position: int, size: int) -> memoryview:
         """At most `size` bytes; fewer only at the end of the file."""
         ...
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill a buffer the caller keeps for many reads; how many bytes it holds now."""
+        ...
+
     def write_at(self, position: int, part: Bytes) -> None: ...
 
     def truncate(self, size: int) -> None: ...
 
-    def sync(self) -> None:
-        """Block until the bytes are on stable storage (fdatasync); never on an event loop."""
+    def fileno(self) -> int:
+        """The descriptor, for sendfile; good until the next call that opens another file."""
         ...
 
     def close(self) -> None: ...
 
 
-class Mapped(Protocol):
-    """An index file mapped into memory: it grows by `append` without a system call."""
-
-    @property
-    def size(self) -> int:
-        """Bytes that are entries; the file itself may be longer until it is sealed."""
-        ...
-
-    @property
-    def view(self) -> memoryview:
-        """The entries."""
-        ...
-
-    def append(self, entry: bytes) -> None: ...
-
-    def truncate(self, size: int) -> None: ...
-
-    def seal(self) -> None:
-        """Cut the file to its entries and let go of spare room."""
-        ...
-
-    def sync(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Directory(Protocol):
+class Directory(Syncable, Protocol):
     """One directory. Creations, renames and removals are durable only after its own `sync`."""
 
     @property
@@ -80,30 +69,37 @@ class Directory(Protocol):
         """Create it where it is missing, with its parents."""
         ...
 
+    def move(self, name: str) -> None:
+        """Rename it within its parent; open files of it stay good."""
+        ...
+
     def directory(self, name: str) -> "Directory": ...
 
     def open(self, name: str) -> File:
         """For reading and appending; created where it is missing."""
         ...
 
-    def map(self, name: str, *, capacity_bytes: int, used_bytes: int | None = None) -> Mapped:
-        """Map an index file with room for so many bytes; `used_bytes` None: the file's size."""
+    def size(self, name: str) -> int | None:
+        """Bytes of a file, without opening it; None where it is missing."""
         ...
 
     def read_all(self, name: str) -> bytes | None:
         """A small file's content; None where it is missing."""
         ...
 
-    def replace(self, name: str, content: bytes) -> None:
-        """Old content or new, never a mix: temporary file, sync, rename, directory sync."""
+    def replace(self, name: str, content: bytes, *, durable: bool = True) -> None:
+        """Old content or new, never a mix: temporary file, sync, rename, directory sync.
+
+        Not `durable`: without the two syncs; whole after a kill, anything after a power loss.
+        """
         ...
 
     def rename(self, old: str, new: str) -> None: ...
 
-    def unlink(self, name: str) -> None: ...
+    def unlink(self, name: str) -> None:
+        """Remove a file; no error where it is missing already."""
+        ...
 
     def remove_tree(self, name: str) -> None:
         """Remove a directory of this one with all it holds."""
         ...
-
-    def sync(self) -> None: ...

@@ -1,7 +1,6 @@
 """The order of one connection: answers leave as requests came, and both sides are bounded."""
 
 from collections import deque
-from collections.abc import Sequence
 
 from tidelog.kernel import limits
 from tidelog.wire.frame import Piece
@@ -15,7 +14,7 @@ class Slot:
     def __init__(self, *, barrier: bool) -> None:
         self.barrier = barrier
         """Nothing behind it is begun before it is answered."""
-        self.pieces: Sequence[Piece] | None = None
+        self.pieces: list[Piece] | None = None
         """None until answered; empty where the client wants no answer."""
 
 
@@ -23,9 +22,10 @@ class Session:
     """What one connection has asked and not yet been sent.
 
     Consecutive Produce requests overlap: each is appended in order and may wait for its
-    replicas while the next one is appended. Any other request is a barrier.
+    replicas while the next one is appended. Any other request is a barrier: it begins once
+    everything before it is answered, and nothing behind it begins before it is.
 
-    Invariant: a barrier is only ever the last slot.
+    Invariant: a barrier is only ever alone.
     """
 
     __slots__ = ("_slots", "closing", "undelivered_bytes")
@@ -41,17 +41,17 @@ class Session:
     def in_flight(self) -> int:
         return len(self._slots)
 
-    def may_begin(self) -> bool:
+    def may_begin(self, *, barrier: bool) -> bool:
         """Whether the next request may be begun now."""
         slots = self._slots
         if self.closing or self.undelivered_bytes >= limits.UNDELIVERED_ANSWER_BYTES_MAX:
             return False
         if not slots:
             return True
-        return len(slots) < limits.IN_FLIGHT_REQUESTS_MAX and not slots[-1].barrier
+        return not barrier and not slots[0].barrier and len(slots) < limits.IN_FLIGHT_REQUESTS_MAX
 
     def begin(self, *, barrier: bool) -> Slot:
-        assert self.may_begin()
+        assert self.may_begin(barrier=barrier)
         slot = Slot(barrier=barrier)
         self._slots.append(slot)
         return slot

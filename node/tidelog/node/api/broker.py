@@ -1,0 +1,65 @@
+"""What handlers work on: the broker's own state, its view of the cluster, and its links."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tidelog.kernel.ids import BrokerId, ProducerId
+from tidelog.kernel.instant import Instant, WallMs
+from tidelog.node.api.fetch_sessions import FetchSessions
+from tidelog.node.api.producer_ids import ProducerIds
+from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.replica.replicas import Replicas
+from tidelog.node.replica.waiting import Waiting
+from tidelog.wire.errors import ErrorCode
+
+
+class Link(Protocol):
+    """The way to the coordinator."""
+
+    def forward(
+        self,
+        api_key: int,
+        frame: bytes,
+        client_address: str,
+        deadline: Instant,
+        done: Callable[[bytes | ErrorCode], None],
+    ) -> None:
+        """Have the coordinator answer a request; `done` gets the answer without its size, or why
+        not."""
+        ...
+
+    def allocate_producer_ids(
+        self, done: Callable[[tuple[ProducerId, int] | ErrorCode], None]
+    ) -> None: ...
+
+
+@dataclass(slots=True)
+class Counters:
+    """What the board shows of the data plane."""
+
+    produced_batches: int = 0
+    produced_bytes: int = 0
+    fetches: int = 0
+    fetched_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Broker:
+    """One broker, as its request handlers see it."""
+
+    me: BrokerId
+    settings: Mapping[str, Any]
+    """Every row of the broker table, read."""
+    image: MetadataImage
+    replicas: Replicas
+    waiting: Waiting
+    sessions: FetchSessions
+    link: Link
+    producer_ids: ProducerIds
+    wall_offset_ns: int = 0
+    """What the wall clock is ahead of the monotonic one; the shell keeps it current."""
+    counters: Counters = field(default_factory=Counters)
+
+    def wall_ms(self, now: Instant) -> WallMs:
+        return WallMs((now + self.wall_offset_ns) // 1_000_000)

@@ -1,0 +1,68 @@
+"""One request on its way through its handler."""
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.kernel.instant import Instant, WallMs
+from tidelog.node.net.client import Client
+from tidelog.node.net.session import Slot
+from tidelog.wire.frame import encode_response
+from tidelog.wire.header import RequestHeader
+from tidelog.wire.schema import ApiSchema
+
+if TYPE_CHECKING:
+    from tidelog.node.api.broker import Broker
+
+
+class Call:
+    """Who asks, in which version, when; and the way to answer later.
+
+    `frame` lies in the connection's buffer: it is gone once the handler has returned.
+    """
+
+    __slots__ = ("api", "broker", "client", "frame", "header", "now", "slot")
+
+    def __init__(  # noqa: PLR0913, PLR0917 -- made once per request, in one place
+        self,
+        broker: "Broker",
+        client: Client,
+        slot: Slot,
+        api: ApiSchema,
+        header: RequestHeader,
+        frame: memoryview,
+        now: Instant,
+    ) -> None:
+        self.broker = broker
+        self.client = client
+        self.slot = slot
+        self.api = api
+        self.header = header
+        self.frame = frame
+        self.now = now
+
+    @property
+    def version(self) -> int:
+        return self.header.version
+
+    @property
+    def now_ms(self) -> WallMs:
+        return self.broker.wall_ms(self.now)
+
+    @property
+    def abandoned(self) -> bool:
+        """The client is gone: an answer would be made for nobody."""
+        return self.client.session.closing
+
+    def answer(self, message: Any) -> None:  # noqa: ANN401 -- each API has its own class
+        """Give the answer now; it leaves when its turn has come."""
+        header = self.header
+        self.slot.pieces = encode_response(self.api, header.version, header.correlation_id, message)
+        self.client.answered()
+
+    def answer_frame(self, frame: bytes) -> None:
+        """Give an answer that another process has encoded, header included."""
+        self.slot.pieces = [len(frame).to_bytes(4, "big"), frame]
+        self.client.answered()
+
+    def no_answer(self) -> None:
+        self.slot.pieces = []
+        self.client.answered()

@@ -1,0 +1,81 @@
+"""From a frame to its handler: the one place where a request's key and version are judged."""
+
+from typing import Any, Final
+
+from tidelog.kernel.instant import Instant
+from tidelog.node.api import (
+    forwarded,
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k10_find_coordinator,
+    k18_api_versions,
+    k22_init_producer_id,
+)
+from tidelog.node.api.broker import Broker
+from tidelog.node.api.call import Call
+from tidelog.node.api.registry import NO_ANSWER, Registry
+from tidelog.node.net.client import Client, CloseConnectionError
+from tidelog.wire.frame import decode_request, encode_response
+from tidelog.wire.header import RequestHeader, decode_request_header
+
+_PRODUCE_KEY: Final = k00_produce.API.key
+_API_VERSIONS_KEY: Final = k18_api_versions.API.key
+
+
+def routes() -> Registry:
+    """Every API this broker serves."""
+    itself: list[Registry] = []
+    registry = Registry(
+        [
+            k00_produce.ROUTE,
+            k01_fetch.ROUTE,
+            k02_list_offsets.ROUTE,
+            k03_metadata.ROUTE,
+            k10_find_coordinator.ROUTE,
+            k18_api_versions.route(itself),
+            forwarded.CREATE_TOPICS,
+            forwarded.DELETE_TOPICS,
+            k22_init_producer_id.ROUTE,
+        ]
+    )
+    itself.append(registry)
+    return registry
+
+
+class Dispatcher:
+    """Begins requests: decodes them, calls their handler, keeps the place of their answer."""
+
+    def __init__(self, broker: Broker, registry: Registry) -> None:
+        self._broker = broker
+        self._routes = registry.routes
+        self._known = {key: route.api for key, route in registry.routes.items()}
+
+    def begin(self, client: Client, frame: memoryview, now: Instant) -> None:
+        """Raises CloseConnectionError or WireError where the protocol has no answer."""
+        header = decode_request_header(frame, self._known)
+        route = self._routes.get(header.api_key)
+        if route is None or header.version not in route.versions:
+            self._refuse_version(client, header)
+            return
+        slot = client.session.begin(barrier=header.api_key != _PRODUCE_KEY)
+        api = route.api
+        message: Any = decode_request(api, header.version, frame, header.body_position)
+        call = Call(self._broker, client, slot, api, header, frame, now)
+        answer = route.handle(call, message)
+        if answer is NO_ANSWER:
+            slot.pieces = []
+        elif answer is not None:
+            slot.pieces = encode_response(api, header.version, header.correlation_id, answer)
+
+    def _refuse_version(self, client: Client, header: RequestHeader) -> None:
+        """ApiVersions alone can say which version it speaks; for all else the connection ends."""
+        if header.api_key != _API_VERSIONS_KEY:
+            raise CloseConnectionError(
+                f"request key {header.api_key} version {header.version} is not served"
+            )
+        slot = client.session.begin(barrier=True)
+        slot.pieces = encode_response(
+            k18_api_versions.API, 0, header.correlation_id, k18_api_versions.unsupported_version()
+        )

@@ -1,0 +1,268 @@
+"""Fetch (key 1), versions 4-17. v7 sessions, v9 leader epochs, v12 divergence, v13 topic ids.
+
+Answers carry ranges of log files: the bytes never pass through this process. Not done: followers
+(replication does not use this API), aborted transactions (there are none yet).
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from tidelog.kernel.ids import ZERO_UUID, Offset, TopicPartition
+from tidelog.kernel.instant import Instant, ms
+from tidelog.node.api.call import Call
+from tidelog.node.api.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, Want, WantKey
+from tidelog.node.api.registry import Route
+from tidelog.node.replica.leader import Leader
+from tidelog.node.replica.replicas import Replica
+from tidelog.node.replica.waiting import Waiter
+from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.messages.k01_fetch import (
+    API,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from tidelog.wire.primitives import Records
+
+_BY_ID_VERSION: Final = 13
+_READ_COMMITTED: Final = 1
+_NOTHING: Final = b""
+_WAIT_MS_MAX: Final = 300_000
+
+
+class _Plan:
+    """One fetch: what is wanted, and how the answer is to be shaped."""
+
+    __slots__ = ("call", "partial", "request", "session", "wants")
+
+    def __init__(self, call: Call, request: FetchRequest) -> None:
+        self.call = call
+        self.request = request
+        self.session: FetchSession | None = None
+        self.partial = False
+        """Only what changed is listed: an incremental fetch of a session."""
+        self.wants: Iterable[Want] = ()
+
+
+def fetch(call: Call, request: FetchRequest) -> FetchResponse | None:
+    if request.replica_id >= 0 or (
+        request.replica_state is not None and request.replica_state.replica_id >= 0
+    ):
+        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    try:
+        plan = _plan(call, request)
+    except Rejected as refused:
+        return FetchResponse(error_code=refused.code)
+    rows, size, settled = _look(plan)
+    if settled or size >= request.min_bytes or request.max_wait_ms <= 0:
+        return _answer(plan, rows)
+    _wait(plan, size)
+    return None
+
+
+def _plan(call: Call, request: FetchRequest) -> _Plan:
+    plan = _Plan(call, request)
+    number, epoch = request.session_id, request.session_epoch
+    sessions = call.broker.sessions
+    by_id = call.version >= _BY_ID_VERSION
+    if epoch not in {FINAL_EPOCH, INITIAL_EPOCH}:
+        session = sessions.continued(call.now, number, epoch, by_id=by_id)
+        session.update(_wants(request), _forgotten(request))
+        session.next_epoch()
+        plan.session, plan.partial = session, True
+        plan.wants = list(session.wants.values())
+        return plan
+    sessions.close(number)
+    wants = list({want.key: want for want in _wants(request)}.values())
+    plan.wants = wants
+    if epoch == INITIAL_EPOCH and wants:
+        plan.session = sessions.create(call.now, wants, by_id=by_id)
+    return plan
+
+
+def _wants(request: FetchRequest) -> Iterator[Want]:
+    for topic in request.topics:
+        for asked in topic.partitions:
+            want = Want(topic.topic, topic.topic_id, asked.partition)
+            want.fetch_offset = asked.fetch_offset
+            want.size_max = asked.partition_max_bytes
+            want.leader_epoch = asked.current_leader_epoch
+            want.last_fetched_epoch = asked.last_fetched_epoch
+            yield want
+
+
+def _forgotten(request: FetchRequest) -> Iterator[WantKey]:
+    for topic in request.forgotten_topics_data:
+        for partition in topic.partitions:
+            yield (topic.topic or topic.topic_id, partition)
+
+
+def _look(plan: _Plan) -> tuple[list[tuple[Want, PartitionData]], int, bool]:
+    """A row for every wanted partition, the bytes in them, and whether waiting is of no use.
+
+    That is so after an error, and where nothing is wanted that could ever come.
+    """
+    broker = plan.call.broker
+    left = min(plan.request.max_bytes, broker.settings["fetch.max.bytes"])
+    rows: list[tuple[Want, PartitionData]] = []
+    total = 0
+    settled = True
+    failed = False
+    for want in plan.wants:
+        try:
+            row = _read(plan, want, left, first=total == 0)
+        except Rejected as refused:
+            failed = True
+            row = _refusal(want, refused.code)
+        assert row.records is not None
+        size = len(row.records)
+        total += size
+        left -= size
+        settled = False
+        failed = failed or row.diverging_epoch is not None
+        rows.append((want, row))
+    return rows, total, settled or failed
+
+
+def _read(plan: _Plan, want: Want, left: int, *, first: bool) -> PartitionData:
+    replica, leader = _find(plan.call, want)
+    log = replica.log
+    diverging = _divergence(replica, want)
+    if diverging is not None:
+        return _row(want, replica, leader, _NOTHING, diverging)
+    if not log.start <= want.fetch_offset <= leader.high_watermark:
+        raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
+    records: Records | None = None
+    size_max = min(want.size_max, left)
+    if want.fetch_offset < leader.high_watermark and (size_max > 0 or first):
+        records = log.read(
+            Offset(want.fetch_offset), max(0, size_max), leader.high_watermark, min_one=first
+        )
+    return _row(want, replica, leader, _NOTHING if records is None else records, None)
+
+
+def _find(call: Call, want: Want) -> tuple[Replica, Leader]:
+    broker = call.broker
+    name = want.topic
+    if call.version >= _BY_ID_VERSION:
+        topic = broker.image.topics.get(want.topic_id)
+        if topic is None or want.topic_id == ZERO_UUID:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID)
+        name = topic.name
+    return broker.replicas.led(name, want.partition, epoch=want.leader_epoch)
+
+
+def _divergence(replica: Replica, want: Want) -> EpochEndOffset | None:
+    """Where the client's log and ours part, if they do (KIP-595's rule for KIP-320)."""
+    if want.last_fetched_epoch < 0:
+        return None
+    epoch, end = replica.log.end_of_epoch(want.last_fetched_epoch)
+    if epoch == want.last_fetched_epoch and end >= want.fetch_offset:
+        return None
+    return EpochEndOffset(epoch=epoch, end_offset=end)
+
+
+def _row(
+    want: Want,
+    replica: Replica,
+    leader: Leader,
+    records: Records,
+    diverging: EpochEndOffset | None,
+) -> PartitionData:
+    return PartitionData(
+        partition_index=want.partition,
+        high_watermark=leader.high_watermark,
+        last_stable_offset=leader.high_watermark,
+        log_start_offset=replica.log.start,
+        diverging_epoch=diverging,
+        aborted_transactions=None,
+        records=records,
+    )
+
+
+def _refusal(want: Want, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=want.partition,
+        error_code=code,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=_NOTHING,
+    )
+
+
+def _wait(plan: _Plan, size: int) -> None:
+    """Look again when enough bytes have come, or the time is up."""
+    call, request = plan.call, plan.request
+
+    def wake(_now: Instant) -> None:
+        if not call.abandoned:
+            rows, _, _ = _look(plan)
+            call.answer(_answer(plan, rows))
+
+    deadline = Instant(call.now + ms(min(request.max_wait_ms, _WAIT_MS_MAX)))
+    keys = tuple({key for want in plan.wants if (key := _key(call, want)) is not None})
+    call.broker.waiting.park(Waiter(keys, deadline, wake, missing=request.min_bytes - size))
+
+
+def _key(call: Call, want: Want) -> TopicPartition | None:
+    try:
+        replica, _ = _find(call, want)
+    except Rejected:
+        return None
+    return replica.key
+
+
+def _answer(plan: _Plan, rows: list[tuple[Want, PartitionData]]) -> FetchResponse:
+    session = plan.session
+    counters = plan.call.broker.counters
+    counters.fetches += 1
+    committed = plan.request.isolation_level == _READ_COMMITTED
+    responses: list[FetchableTopicResponse] = []
+    for want, row in rows:
+        assert row.records is not None
+        size = len(row.records)
+        counters.fetched_bytes += size
+        if session is not None:
+            if plan.partial and not _news(want, row):
+                continue
+            _note_told(session, want, row)
+        if committed and not row.error_code:
+            row.aborted_transactions = []
+        _list(responses, want, row)
+    return FetchResponse(session_id=session.number if session else 0, responses=responses)
+
+
+def _news(want: Want, row: PartitionData) -> bool:
+    """Whether an incremental answer must list the partition."""
+    assert row.records is not None
+    return bool(
+        len(row.records)
+        or row.error_code
+        or row.diverging_epoch is not None
+        or row.high_watermark != want.told_high_watermark
+        or row.log_start_offset != want.told_start
+    )
+
+
+def _note_told(session: FetchSession, want: Want, row: PartitionData) -> None:
+    # After an error the client must be told everything again.
+    want.told_high_watermark = -1 if row.error_code else row.high_watermark
+    want.told_start = -1 if row.error_code else row.log_start_offset
+    assert row.records is not None
+    if len(row.records):
+        session.served(want)
+
+
+def _list(responses: list[FetchableTopicResponse], want: Want, row: PartitionData) -> None:
+    last = responses[-1] if responses else None
+    if last is not None and last.topic == want.topic and last.topic_id == want.topic_id:
+        last.partitions.append(row)
+        return
+    responses.append(
+        FetchableTopicResponse(topic=want.topic, topic_id=want.topic_id, partitions=[row])
+    )
+
+
+ROUTE = Route(API, range(4, 18), fetch, "long poll, sendfile, sessions")

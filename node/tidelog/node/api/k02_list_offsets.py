@@ -1,0 +1,98 @@
+"""ListOffsets (key 2), versions 1-10. v4 leader epochs, v7 the largest timestamp, v9 tiered."""
+
+from collections import Counter
+from typing import Final
+
+from tidelog.node.log.log import Log
+
+from tidelog.kernel.ids import Offset
+from tidelog.node.api.call import Call
+from tidelog.node.api.registry import Route
+from tidelog.node.replica.leader import Leader
+from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.messages.k02_list_offsets import (
+    API,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+_FIRST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+
+
+def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    if request.replica_id >= 0:
+        return _refuse_all(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    topics: list[ListOffsetsTopicResponse] = []
+    for topic in request.topics:
+        # A partition that stands twice is an error for that partition, as in Kafka.
+        named = Counter(asked.partition_index for asked in topic.partitions)
+        twice = {index for index, times in named.items() if times > 1}
+        rows = [_refusal(index, ErrorCode.INVALID_REQUEST) for index in sorted(twice)] + [
+            _list_one(call, topic.name, asked)
+            for asked in topic.partitions
+            if asked.partition_index not in twice
+        ]
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _list_one(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    index = asked.partition_index
+    try:
+        replica, leader = call.broker.replicas.led(topic, index, epoch=asked.current_leader_epoch)
+        found = _find(replica.log, leader, call.version, asked.timestamp)
+    except Rejected as refused:
+        return _refusal(index, refused.code)
+    if found is None:
+        return ListOffsetsPartitionResponse(partition_index=index)
+    timestamp, offset, epoch = found
+    return ListOffsetsPartitionResponse(
+        partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    )
+
+
+def _find(
+    log: Log, leader: Leader, version: int, timestamp: int
+) -> tuple[int, int, int] | None:
+    """Timestamp, offset and its leader epoch; None where there is no such record."""
+    if version < _FIRST_VERSION.get(timestamp, 0):
+        raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
+    end = leader.high_watermark
+    if timestamp == LATEST:
+        return (-1, end, leader.epoch)
+    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        return (-1, log.start, max(0, log.epoch_at(Offset(log.start))))
+    if timestamp == MAX_TIMESTAMP:
+        return log.offset_of_max_timestamp(end)
+    if timestamp == LATEST_TIERED:
+        return None
+    if timestamp < 0:
+        raise Rejected(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
+    return log.offset_for_timestamp(timestamp, end)
+
+
+def _refusal(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
+
+
+def _refuse_all(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_refusal(asked.partition_index, code) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+ROUTE = Route(API, range(1, 11), list_offsets, "start, end, by time, largest time")

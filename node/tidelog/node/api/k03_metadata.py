@@ -1,0 +1,188 @@
+"""Metadata (key 3), versions 0-13. v4 auto creation, v7 leader epochs, v9 flexible, v10 topic ids.
+
+A topic that is missing and may be created is created before the answer, which waits for it: the
+client need not come again. Not done: authorized operations (there is no authorizer).
+"""
+
+from typing import Final
+
+from tidelog.kernel.ids import NO_LEADER, ZERO_UUID, Uuid
+from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.topic_names import fault_of_name
+from tidelog.node.api.call import Call
+from tidelog.node.api.registry import Route
+from tidelog.node.metadata.image import MetadataImage, TopicView
+from tidelog.wire.errors import ErrorCode, WireError
+from tidelog.wire.frame import decode_response, encode_request, joined
+from tidelog.wire.messages import k19_create_topics as creation
+from tidelog.wire.messages.k03_metadata import (
+    API,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tidelog.wire.metadata_records import PartitionView
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+_ALL_IS_NULL_VERSION: Final = 1
+_IDS_VERSION: Final = 10
+_ASK_BY_ID_VERSION: Final = 12
+_CREATE_WAIT_MS: Final = 2_000
+_CREATE_VERSION: Final = 7
+_CREATED_NAMES_MAX: Final = 100
+"""A request creates no more topics than this; the rest is made when it is asked for again."""
+
+
+def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
+    asked = request.topics
+    if asked is None or (call.version < _ALL_IS_NULL_VERSION and not asked):
+        return _answer(call, [_topic(view) for view in call.broker.image.names.values()])
+    if _malformed(call, asked):
+        refused = [
+            _refusal(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST) for topic in asked
+        ]
+        return _answer(call, refused)
+    missing = _to_create(call, request, asked)
+    if missing:
+        _create(call, asked, missing)
+        return None
+    return _answer(call, _asked_topics(call, asked, {}))
+
+
+def _malformed(call: Call, asked: list[MetadataRequestTopic]) -> bool:
+    """By id may be asked from version 12 on, before that the id must be zero."""
+    if call.version >= _ASK_BY_ID_VERSION:
+        return any(topic.name is None and topic.topic_id == ZERO_UUID for topic in asked)
+    return call.version >= _IDS_VERSION and any(
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in asked
+    )
+
+
+def _to_create(
+    call: Call, request: MetadataRequest, asked: list[MetadataRequestTopic]
+) -> list[str]:
+    broker = call.broker
+    if not (request.allow_auto_topic_creation and broker.settings["auto.create.topics.enable"]):
+        return []
+    names = dict.fromkeys(topic.name for topic in asked if topic.topic_id == ZERO_UUID)
+    missing = [
+        name
+        for name in names
+        if name is not None
+        and name not in broker.image.names
+        and name not in INTERNAL_TOPICS
+        and fault_of_name(name) is None
+    ]
+    return missing[:_CREATED_NAMES_MAX]
+
+
+def _create(call: Call, asked: list[MetadataRequestTopic], missing: list[str]) -> None:
+    """Have the coordinator make the topics, then answer with what became of them."""
+    request = creation.CreateTopicsRequest(
+        topics=[
+            creation.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+            for name in missing
+        ],
+        timeout_ms=_CREATE_WAIT_MS,
+    )
+    frame = joined(encode_request(creation.API, _CREATE_VERSION, 0, None, request))[4:]
+
+    def done(answer: bytes | ErrorCode) -> None:
+        if not call.abandoned:
+            call.answer(_answer(call, _asked_topics(call, asked, _faults(missing, answer))))
+
+    deadline = Instant(call.now + ms(_CREATE_WAIT_MS))
+    call.broker.link.forward(creation.API.key, frame, call.client.address, deadline, done)
+
+
+def _faults(missing: list[str], answer: bytes | ErrorCode) -> dict[str, ErrorCode]:
+    """Why topics could not be made. One that another request made meanwhile is no fault."""
+    if isinstance(answer, ErrorCode):
+        return dict.fromkeys(missing, ErrorCode.LEADER_NOT_AVAILABLE)
+    try:
+        _, created = decode_response(creation.API, _CREATE_VERSION, memoryview(answer))
+    except WireError:
+        return dict.fromkeys(missing, ErrorCode.LEADER_NOT_AVAILABLE)
+    return {
+        result.name: ErrorCode(result.error_code)
+        for result in created.topics
+        if result.error_code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+    }
+
+
+def _asked_topics(
+    call: Call, asked: list[MetadataRequestTopic], faults: dict[str, ErrorCode]
+) -> list[MetadataResponseTopic]:
+    """Each topic once, however often it was asked for: an answer must not outgrow the cluster."""
+    once = {(topic.name, topic.topic_id): topic for topic in asked}
+    return [_asked_topic(call.broker.image, topic, faults) for topic in once.values()]
+
+
+def _asked_topic(
+    image: MetadataImage, asked: MetadataRequestTopic, faults: dict[str, ErrorCode]
+) -> MetadataResponseTopic:
+    name = asked.name
+    if asked.topic_id != ZERO_UUID:
+        view = image.topics.get(asked.topic_id)
+        if view is None:
+            return _refusal(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _topic(view)
+    assert name is not None
+    view = image.names.get(name)
+    if view is not None:
+        return _topic(view)
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if fault_of_name(name) is not None:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return _refusal(name, ZERO_UUID, faults.get(name, code))
+
+
+def _refusal(name: str | None, topic_id: Uuid, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
+
+
+def _topic(view: TopicView) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=view.name,
+        topic_id=view.id,
+        is_internal=view.name in INTERNAL_TOPICS,
+        partitions=[_partition(index, row) for index, row in enumerate(view.partitions)],
+    )
+
+
+def _partition(index: int, row: PartitionView) -> MetadataResponsePartition:
+    code = ErrorCode.LEADER_NOT_AVAILABLE if row.leader == NO_LEADER else ErrorCode.NONE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=row.leader,
+        leader_epoch=row.leader_epoch,
+        replica_nodes=list(row.replicas),
+        isr_nodes=list(row.isr),
+        # A broker that is down holds its replicas offline; with one replica that is the leader.
+        offline_replicas=list(row.replicas) if row.leader == NO_LEADER else [],
+    )
+
+
+def _answer(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    image = call.broker.image
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack
+            )
+            for broker in sorted(image.brokers.values(), key=lambda view: view.id)
+            if not broker.fenced
+        ],
+        cluster_id=image.cluster_id,
+        # Any live broker will do: what it does not own it forwards.
+        controller_id=call.broker.me,
+        topics=topics,
+    )
+
+
+ROUTE = Route(API, range(14), metadata, "topic ids, automatic creation")

@@ -1,0 +1,301 @@
+"""One client connection: receives into a reused buffer, sends answers and file ranges. A shell."""
+
+import asyncio
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from tidelog.kernel import limits
+from tidelog.kernel.instant import Instant
+from tidelog.node.net.client import Client, CloseConnectionError
+from tidelog.node.net.receiver import FrameError, Receiver
+from tidelog.node.net.session import Session
+from tidelog.node.runtime.cold_reads import ColdReads
+from tidelog.wire.errors import WireError
+from tidelog.wire.frame import Piece
+
+_GATHER_MAX: Final = 64
+_PRODUCE_KEY: Final = b"\x00\x00"
+_BYTES_LIKE: Final = (bytes, bytearray, memoryview)
+
+
+class FileRange(Protocol):
+    """A range of a file that goes to the socket without passing through this process."""
+
+    position: int
+
+    def __len__(self) -> int: ...
+
+    def fileno(self) -> int: ...
+
+
+class Dispatcher(Protocol):
+    """Begins requests. An answer may be there when it returns, or come later."""
+
+    def begin(self, client: Client, frame: memoryview, now: Instant) -> None: ...
+
+
+@dataclass(slots=True)
+class NetworkStats:
+    """Counters of all connections, for the board."""
+
+    connections: int = 0
+    accepted: int = 0
+    requests: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    refused_frames: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkParts:
+    """What every connection of a broker shares."""
+
+    loop: asyncio.AbstractEventLoop
+    dispatcher: Dispatcher
+    stats: NetworkStats
+    cold_reads: ColdReads
+    frame_bytes_max: int
+    log_refused: Callable[[str, str], None]
+    """Called with address and reason when the protocol makes us end a connection."""
+
+
+class Connection:
+    """A client's socket.
+
+    Invariant: it reads only while the next request may be begun or the buffer has room for a
+    little more; so a client that never reads its answers holds a bounded amount of memory.
+    """
+
+    def __init__(
+        self,
+        parts: NetworkParts,
+        sock: socket.socket,
+        address: str,
+        on_closed: Callable[["Connection"], None],
+    ) -> None:
+        self.session = Session()
+        self.last_progress = time.monotonic_ns()
+        self._parts = parts
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._address = address
+        self._on_closed = on_closed
+        self._receiver = Receiver(parts.frame_bytes_max)
+        self._held: memoryview | None = None
+        self._out: deque[Piece] = deque()
+        self._file_sent = 0
+        self._in_turn = False
+        self._reading = False
+        self._writing = False
+        self._warming = False
+        self._closed = False
+        parts.stats.connections += 1
+        self._read(wanted=True)
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    @property
+    def receive_capacity(self) -> int:
+        """Bytes of memory its receive buffer takes."""
+        return self._receiver.capacity
+
+    def answered(self) -> None:
+        if self._closed or self._in_turn:
+            return
+        self._flush()
+        if not self._closed:
+            self._turn()
+
+    def close(self, reason: str) -> None:
+        if self._closed:
+            return
+        self._parts.stats.refused_frames += 1
+        self._parts.log_refused(self._address, reason)
+        self.session.closing = True
+        self._flush()
+        if not self._closed and not self._out:
+            self.abort()
+
+    def abort(self) -> None:
+        """End the connection now, whatever is still unsent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._read(wanted=False)
+        self._write_when_possible(wanted=False)
+        self._sock.close()
+        self._out.clear()
+        self._parts.stats.connections -= 1
+        self._on_closed(self)
+
+    def relax(self) -> None:
+        """Give memory back that an idle connection does not need."""
+        if self._held is None:
+            self._receiver.relax()
+
+    def _on_readable(self) -> None:
+        receiver = self._receiver
+        try:
+            count = self._sock.recv_into(receiver.room())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.abort()
+            return
+        if count == 0:
+            self.abort()
+            return
+        self._parts.stats.bytes_in += count
+        receiver.received(count)
+        self._turn()
+
+    def _turn(self) -> None:
+        """Begin every request that has arrived and may be begun, then send what is answered."""
+        now = Instant(time.monotonic_ns())
+        self.last_progress = now
+        self._in_turn = True
+        try:
+            self._begin_requests(now)
+        except (FrameError, WireError, CloseConnectionError) as error:
+            self._in_turn = False
+            self.close(str(error))
+            return
+        finally:
+            self._in_turn = False
+        self._flush()
+        self._settle_reading()
+
+    def _begin_requests(self, now: Instant) -> None:
+        session = self.session
+        receiver = self._receiver
+        begin = self._parts.dispatcher.begin
+        while not session.closing:
+            frame = self._held
+            if frame is None:
+                frame = receiver.next_frame()
+                if frame is None:
+                    return
+            if not session.may_begin(barrier=frame[:2] != _PRODUCE_KEY):
+                self._held = frame
+                return
+            self._held = None
+            self._parts.stats.requests += 1
+            begin(self, frame, now)
+
+    def _settle_reading(self) -> None:
+        """Read on unless a request is held back, or enough has come behind one that is not done."""
+        if self._closed:
+            return
+        full = (
+            self.session.in_flight and self._receiver.pending >= limits.RECEIVE_BUFFER_BYTES_STEADY
+        )
+        self._read(wanted=self._held is None and not full and not self.session.closing)
+
+    def _flush(self) -> None:
+        pieces = self.session.ready()
+        if pieces:
+            self._out.extend(pieces)
+            if not self._writing and not self._warming:
+                self._write()
+
+    def _on_writable(self) -> None:
+        self._write()
+        if not self._closed and not self._writing:
+            self._turn()
+
+    def _write(self) -> None:
+        """Send until all is out or the socket is full."""
+        out = self._out
+        try:
+            while out:
+                if isinstance(out[0], _BYTES_LIKE):
+                    sent = self._send_bytes()
+                else:
+                    sent = self._send_file(out[0])
+                    if sent < 0:
+                        return
+                self._parts.stats.bytes_out += sent
+                self.session.delivered(sent)
+        except (BlockingIOError, InterruptedError):
+            self._write_when_possible(wanted=True)
+            return
+        except OSError:
+            self.abort()
+            return
+        self.last_progress = time.monotonic_ns()
+        self._write_when_possible(wanted=False)
+        if self.session.closing and not self.session.in_flight:
+            self.abort()
+
+    def _send_bytes(self) -> int:
+        out = self._out
+        first = out[0]
+        if len(out) == 1:
+            sent = self._sock.send(first)
+        else:
+            parts, flags = self._gather()
+            sent = self._sock.sendmsg(parts, (), flags)
+        left = sent
+        while out and left >= len(out[0]):
+            left -= len(out.popleft())
+        if left:
+            out[0] = memoryview(out[0])[left:]
+        return sent
+
+    def _gather(self) -> tuple[list[Piece], int]:
+        """The bytes up to the next file range, and whether more follows at once."""
+        parts: list[Piece] = []
+        for piece in self._out:
+            if not isinstance(piece, _BYTES_LIKE):
+                return parts, socket.MSG_MORE
+            if len(parts) == _GATHER_MAX:
+                return parts, socket.MSG_MORE
+            parts.append(piece)
+        return parts, 0
+
+    def _send_file(self, piece: FileRange) -> int:
+        """Bytes sent, or -1 where the range must first be read from the disk."""
+        size = len(piece)
+        position = piece.position + self._file_sent
+        left = size - self._file_sent
+        fd = piece.fileno()
+        if not self._parts.cold_reads.is_cached(fd, position, left):
+            self._warming = True
+            self._write_when_possible(wanted=False)
+            self._parts.cold_reads.warm(fd, position, left, self._on_warm)
+            return -1
+        sent = os.sendfile(self._fd, fd, position, left)
+        if sent == 0:
+            # The file ends before the range does: what was promised in the header cannot come.
+            raise ConnectionAbortedError(f"{size - self._file_sent} bytes are gone from a log file")
+        self._file_sent += sent
+        if self._file_sent == size:
+            self._out.popleft()
+            self._file_sent = 0
+        return sent
+
+    def _on_warm(self) -> None:
+        self._warming = False
+        if not self._closed:
+            self._on_writable()
+
+    def _read(self, *, wanted: bool) -> None:
+        if wanted and not self._reading:
+            self._parts.loop.add_reader(self._fd, self._on_readable)
+        elif self._reading and not wanted:
+            self._parts.loop.remove_reader(self._fd)
+        self._reading = wanted
+
+    def _write_when_possible(self, *, wanted: bool) -> None:
+        if wanted and not self._writing:
+            self._parts.loop.add_writer(self._fd, self._on_writable)
+        elif self._writing and not wanted:
+            self._parts.loop.remove_writer(self._fd)
+        self._writing = wanted

@@ -1,0 +1,115 @@
+"""The listening socket of a broker and all its connections. A shell."""
+
+import errno
+import socket
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.kernel.failures import CannotStartError
+from tidelog.kernel.instant import ms
+from tidelog.node.net.connection import Connection, NetworkParts
+
+_ACCEPTS_PER_TURN: Final = 64
+_BACKLOG: Final = 1024
+_SWEEP_S_MAX: Final = 10.0
+_OUT_OF_FILES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_ACCEPT_PAUSE_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    connections_max: int
+    idle_ms_max: int
+
+
+class Listener:
+    """Accepts clients, closes idle ones.
+
+    Invariant: `len(connections) <= connections_max`; past that a client is turned away at once.
+    """
+
+    def __init__(self, parts: NetworkParts, bounds: ListenerLimits) -> None:
+        self._parts = parts
+        self._bounds = bounds
+        self._sock: socket.socket | None = None
+        self.connections: set[Connection] = set()
+        self._sweep_s = min(_SWEEP_S_MAX, bounds.idle_ms_max / 2000)
+
+    def listen(self, host: str, port: int) -> None:
+        """Bind the port the supervisor holds for us, and listen."""
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.settimeout(0)
+        try:
+            sock.bind((host, port))
+            sock.listen(_BACKLOG)
+        except OSError as error:
+            sock.close()
+            raise CannotStartError(
+                f"cannot listen on {host}:{port} ({error.strerror}); "
+                "end what uses the port, or choose another with --base-port"
+            ) from error
+        self._sock = sock
+        self._parts.loop.add_reader(sock.fileno(), self._on_acceptable)
+        self._parts.loop.call_later(self._sweep_s, self._sweep)
+
+    def stop_accepting(self) -> None:
+        if self._sock is not None:
+            self._parts.loop.remove_reader(self._sock.fileno())
+            self._sock.close()
+            self._sock = None
+
+    def close(self) -> None:
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _on_acceptable(self) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            if self._sock is None:
+                return
+            try:
+                sock, peer = self._sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_FILES:
+                    self._pause_accepting()
+                return
+            self._take(sock, peer)
+
+    def _take(self, sock: socket.socket, peer: tuple[str, int]) -> None:
+        if len(self.connections) >= self._bounds.connections_max:
+            sock.close()
+            self._parts.log_refused(f"{peer[0]}:{peer[1]}", "max.connections is reached")
+            return
+        sock.settimeout(0)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._parts.stats.accepted += 1
+        address = f"{peer[0]}:{peer[1]}"
+        self.connections.add(Connection(self._parts, sock, address, self.connections.discard))
+
+    def _pause_accepting(self) -> None:
+        """Out of descriptors: keep those who are in, look again soon."""
+        assert self._sock is not None
+        self._parts.loop.remove_reader(self._sock.fileno())
+        self._parts.loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting)
+
+    def _resume_accepting(self) -> None:
+        if self._sock is not None:
+            self._parts.loop.add_reader(self._sock.fileno(), self._on_acceptable)
+
+    def _sweep(self) -> None:
+        """Close who was idle too long, give memory of the quiet ones back."""
+        now = time.monotonic_ns()
+        idle_ns_max = ms(self._bounds.idle_ms_max)
+        relax_ns = ms(self._sweep_s * 1000)
+        for connection in list(self.connections):
+            quiet_ns = now - connection.last_progress
+            if quiet_ns > idle_ns_max:
+                connection.abort()
+            elif quiet_ns > relax_ns:
+                connection.relax()
+        if self._sock is not None:
+            self._parts.loop.call_later(self._sweep_s, self._sweep)

@@ -1,0 +1,109 @@
+"""Requests that wait for a partition: fetches for bytes, produces for their replicas. No I/O."""
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.kernel.ids import TopicPartition
+from tidelog.kernel.instant import Instant
+
+_STALE_MAX: Final = 1024
+"""Woken waiters may stay in the heap of deadlines, but not more than these and twice the rest."""
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """One request that is answered when enough has come, or at its deadline."""
+
+    keys: tuple[TopicPartition, ...]
+    deadline: Instant
+    wake: Callable[[Instant], None]
+    """Called once; answers the request with what there is then."""
+    missing: int
+    """Bytes that must still come below the high watermark; a produce has its own `ready`."""
+    ready: Callable[[], bool] | None = None
+    done: bool = False
+
+
+class Waiting:
+    """Who waits for which partition.
+
+    Invariant: a waiter stands under each of its keys until it is done, and is woken once.
+    """
+
+    def __init__(self, alarm: Callable[[Instant], None]) -> None:
+        self._alarm = alarm
+        """Called when the earliest deadline came nearer: `expire` is wanted then."""
+        self._by_key: dict[TopicPartition, set[Waiter]] = {}
+        self._by_deadline: list[tuple[Instant, int, Waiter]] = []
+        self._parked = 0
+        self.count = 0
+
+    @property
+    def remembered(self) -> int:
+        """Deadlines kept, of waiters that wait and of some that were woken."""
+        return len(self._by_deadline)
+
+    def park(self, waiter: Waiter) -> None:
+        assert not waiter.done
+        for key in waiter.keys:
+            self._by_key.setdefault(key, set()).add(waiter)
+        # The number breaks ties: waiters themselves have no order.
+        self._parked += 1
+        self.count += 1
+        earliest = self.deadline()
+        heapq.heappush(self._by_deadline, (waiter.deadline, self._parked, waiter))
+        if earliest is None or waiter.deadline < earliest:
+            self._alarm(waiter.deadline)
+        if len(self._by_deadline) > 2 * self.count + _STALE_MAX:
+            self._by_deadline = [entry for entry in self._by_deadline if not entry[2].done]
+            heapq.heapify(self._by_deadline)
+
+    def deadline(self) -> Instant | None:
+        """When the next waiter's time is up."""
+        heap = self._by_deadline
+        while heap and heap[0][2].done:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def advanced(self, now: Instant, key: TopicPartition, size: int) -> None:
+        """The partition's high watermark rose over so many bytes."""
+        waiters = self._by_key.get(key)
+        if not waiters:
+            return
+        woken: list[Waiter] = []
+        for waiter in waiters:
+            waiter.missing -= size
+            if waiter.ready() if waiter.ready else waiter.missing <= 0:
+                woken.append(waiter)
+        self._wake(now, woken)
+
+    def disturbed(self, now: Instant, key: TopicPartition) -> None:
+        """The partition lost its leader or is gone: all who wait for it must look again."""
+        self._wake(now, list(self._by_key.get(key, ())))
+
+    def expire(self, now: Instant) -> None:
+        """Wake whose time is up."""
+        heap = self._by_deadline
+        late: list[Waiter] = []
+        while heap and heap[0][0] <= now:
+            waiter = heapq.heappop(heap)[2]
+            if not waiter.done:
+                late.append(waiter)
+        self._wake(now, late)
+
+    def _wake(self, now: Instant, waiters: Iterable[Waiter]) -> None:
+        for waiter in waiters:
+            if not waiter.done:
+                self._forget(waiter)
+                waiter.wake(now)
+
+    def _forget(self, waiter: Waiter) -> None:
+        waiter.done = True
+        self.count -= 1
+        for key in waiter.keys:
+            under = self._by_key[key]
+            under.discard(waiter)
+            if not under:
+                del self._by_key[key]
