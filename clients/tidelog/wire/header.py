@@ -45,21 +45,24 @@ def decode_request_header(frame: memoryview, known: Mapping[int, AnyApi]) -> Req
     size = len(frame)
     if size < HEAD_BYTES:
         raise WireError(f"request of {size} bytes has no header")
-    key, version, correlation_id = _HEAD.unpack_from(frame)
+    length = -1
+    if size < _HEAD_AND_LENGTH.size:
+        key, version, correlation_id = _HEAD.unpack_from(frame)
+    else:
+        key, version, correlation_id, length = _HEAD_AND_LENGTH.unpack_from(frame)
     api = known.get(key)
     if api is None or version not in api.versions:
         return RequestHeader(key, version, correlation_id, None, HEAD_BYTES)
-    if size < _HEAD_AND_LENGTH.size:
+    position = _HEAD_AND_LENGTH.size
+    if size < position:
         raise WireError(f"request of {size} bytes has no client id")
-    length = int.from_bytes(frame[HEAD_BYTES:10], "big", signed=True)
-    position = 10
     client_id = None
     if length >= 0:
         position += length
         if position > size:
             bad_length(length, 10)
         client_id = _text(frame[10:position])
-    elif length < -1:
+    elif length != -1:
         bad_length(length, 10)
     if api.is_flexible(version):
         position = _behind_tags(frame, position)
