@@ -1,6 +1,6 @@
 """EndTxn (key 26), versions 0-5, flexible from 3.
 
-v4 TRANSACTION_ABORTABLE, v5 (transaction version 2) answers the epoch of the next transaction.
+v5 answers with the producer's next epoch (transactions v2).
 """
 
 from tidelog.wire.primitives import BOOL, INT16, INT32, INT64, STRING

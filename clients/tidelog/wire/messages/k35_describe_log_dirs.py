@@ -1,7 +1,6 @@
 """DescribeLogDirs (key 35), versions 1-5, flexible from 2.
 
-A topic list of null asks for all topics. v3 an error code for the whole answer, v4 the size of the
-volume, v5 whether new partitions are kept off the directory.
+A null list asks for all topics. v3 an error for the whole answer, v4 sizes of the volume.
 """
 
 from tidelog.wire.primitives import BOOL, INT16, INT32, INT64, STRING

@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions (key 75), version 0, flexible.
+"""DescribeTopicPartitions (key 75), version 0, all flexible.
 
-Metadata in pages, with the replicas that may become leader although they are not in sync.
+Pages: the answer's cursor is where the next request goes on; null at the end.
 """
 
 from tidelog.kernel.ids import Uuid
