@@ -104,6 +104,8 @@ class MetadataImage:
     partitions_count: int = 0
     brokers_version: Offset = field(default=NO_OFFSET, compare=False)
     """As TopicView.version, for the set of brokers."""
+    noting: bool = field(default=False, compare=False)
+    """Whether someone takes the changes; what nobody takes would grow for ever."""
     _touched: dict[tuple[Uuid, int], None] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
@@ -113,6 +115,8 @@ class MetadataImage:
         """Take the next record of the log."""
         self.offset = Offset(self.offset + 1)
         self._apply(record)
+        if self.noting:
+            self._note(record)
 
     def load(self, offset: Offset, records: Sequence[MetadataRecord]) -> None:
         """Become what a snapshot says, on an empty image; its last record is SnapshotEnded."""
@@ -123,6 +127,7 @@ class MetadataImage:
 
     def take_changes(self) -> Changes:
         """What happened since this was last asked."""
+        assert self.noting
         changes, self._changes = self._changes, Changes()
         changes.partitions = [
             (self.topics[topic], partition)
@@ -162,6 +167,19 @@ class MetadataImage:
             case _:
                 self._cluster(record)
 
+    def _note(self, record: MetadataRecord) -> None:
+        match record:
+            case PartitionCreated() | PartitionChanged():
+                self._touched[record.topic, record.partition] = None
+            case TopicCreated():
+                self._changes.created.append(self.topics[record.topic])
+            case ConfigChanged():
+                self._changes.configs.append((record.kind, record.resource))
+            case BrokerRegistered() | BrokerFenced() | BrokerUnfenced():
+                self._changes.brokers.append(record.broker)
+            case _:
+                pass
+
     def _partition(self, record: PartitionCreated | PartitionChanged) -> None:
         topic = self.topics[record.topic]
         view = record.view
@@ -176,7 +194,6 @@ class MetadataImage:
             assert view.partition_epoch > known.partition_epoch, (known, view)
             topic.partitions[record.partition] = view
         topic.version = self.offset
-        self._touched[record.topic, record.partition] = None
 
     def _topic(self, record: TopicCreated | TopicDeleted | ConfigChanged) -> None:
         match record:
@@ -185,12 +202,12 @@ class MetadataImage:
                 assert record.topic not in self.topics, record
                 topic = TopicView(record.name, record.topic, version=self.offset)
                 self.topics[topic.id] = self.names[topic.name] = topic
-                self._changes.created.append(topic)
             case TopicDeleted():
                 topic = self.topics.pop(record.topic)
                 del self.names[topic.name]
                 self.partitions_count -= len(topic.partitions)
-                self._changes.deleted.append(topic)
+                if self.noting:
+                    self._changes.deleted.append(topic)
             case ConfigChanged():
                 self._config(record)
             case _:
@@ -209,7 +226,6 @@ class MetadataImage:
             values[record.name] = record.value
         if record.kind is ResourceKind.BROKER and not values:
             del self.broker_configs[record.resource]
-        self._changes.configs.append((record.kind, record.resource))
 
     def _broker(self, record: BrokerRegistered | BrokerFenced | BrokerUnfenced) -> None:
         if isinstance(record, BrokerRegistered):
@@ -230,7 +246,6 @@ class MetadataImage:
             assert broker.epoch == record.epoch, (broker, record)
             broker.fenced = isinstance(record, BrokerFenced)
         self.brokers_version = self.offset
-        self._changes.brokers.append(record.broker)
 
     def _cluster(
         self,

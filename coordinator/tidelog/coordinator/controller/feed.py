@@ -1,0 +1,117 @@
+"""Keeps every broker's image up to date: a snapshot to whoever is far behind, then each batch."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from tidelog.kernel.ids import BrokerId, Incarnation, Offset
+from tidelog.kernel.limits import (
+    FEED_RECORDS_IN_FLIGHT,
+    FEED_SNAPSHOT_CHUNK_RECORDS,
+    METADATA_RECORDS_KEPT,
+)
+from tidelog.node.metadata.image import MetadataImage, snapshot
+from tidelog.wire.control import Deltas, Snapshot
+from tidelog.wire.metadata_records import MetadataRecord
+
+Peer = bytes
+"""How the socket names a connection."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One connection of one life of a broker. `sent` and `applied` are offsets of its image."""
+
+    peer: Peer
+    session: int
+    broker: BrokerId
+    incarnation: Incarnation
+    applied: Offset
+    sent: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Hand this to the socket."""
+
+    peer: Peer
+    message: Snapshot | Deltas
+
+
+@dataclass(slots=True)
+class Feed:
+    """What is committed, and who has been sent how much of it.
+
+    Invariant: `image` is the log up to its committed end; the kept batches are the last of it,
+    without a gap; applied <= sent <= image.offset for every session.
+    """
+
+    image: MetadataImage
+    _kept: deque[tuple[Offset, tuple[MetadataRecord, ...]]] = field(default_factory=deque)
+    _kept_records: int = 0
+    sessions: dict[Peer, Session] = field(default_factory=dict)
+
+    def committed(self, records: tuple[MetadataRecord, ...]) -> list[Send]:
+        """The next batch of the log is safe."""
+        self._kept.append((Offset(self.image.offset + 1), records))
+        self._kept_records += len(records)
+        while self._kept_records > METADATA_RECORDS_KEPT and len(self._kept) > 1:
+            self._kept_records -= len(self._kept.popleft()[1])
+        for record in records:
+            self.image.replay(record)
+        return [send for session in self.sessions.values() for send in self._pump(session)]
+
+    def open(self, session: Session) -> list[Send]:
+        """A broker registered: bring it from what it has to what is."""
+        self.sessions[session.peer] = session
+        oldest = self._kept[0][0] if self._kept else Offset(self.image.offset + 1)
+        if oldest - 1 <= session.applied <= self.image.offset:
+            session.sent = session.applied
+            return self._pump(session)
+        # Older than what is kept; or from a log that is not ours any more.
+        session.applied = session.sent = self.image.offset
+        return [Send(session.peer, part) for part in self._snapshot(session.session)]
+
+    def close(self, peer: Peer) -> None:
+        self.sessions.pop(peer, None)
+
+    def applied(self, peer: Peer, offset: Offset) -> list[Send]:
+        """A broker has come so far, so it may be sent more."""
+        session = self.sessions[peer]
+        session.applied = max(session.applied, min(offset, session.sent))
+        return self._pump(session)
+
+    def _pump(self, session: Session) -> list[Send]:
+        """Batches it does not have, as long as not too much of it is unanswered."""
+        sends = []
+        for base, records in self._after(session.sent):
+            if session.sent - session.applied >= FEED_RECORDS_IN_FLIGHT:
+                break
+            have = session.sent + 1 - base
+            assert 0 <= have < len(records), (base, session)
+            sends.append(
+                Send(
+                    session.peer,
+                    Deltas(session.session, Offset(session.sent + 1), records[have:]),
+                )
+            )
+            session.sent = Offset(base + len(records) - 1)
+        return sends
+
+    def _after(self, offset: Offset) -> Sequence[tuple[Offset, tuple[MetadataRecord, ...]]]:
+        """Kept batches that hold something behind this offset."""
+        behind = []
+        for base, records in reversed(self._kept):
+            if base + len(records) - 1 <= offset:
+                break
+            behind.append((base, records))
+        return behind[::-1]
+
+    def _snapshot(self, session: int) -> Iterator[Snapshot]:
+        records = snapshot(self.image)
+        part = tuple(islice(records, FEED_SNAPSHOT_CHUNK_RECORDS))
+        while part:
+            following = tuple(islice(records, FEED_SNAPSHOT_CHUNK_RECORDS))
+            yield Snapshot(session, self.image.offset, part, last=not following)
+            part = following

@@ -1,0 +1,95 @@
+"""Clients' frames that brokers pass on: bytes into requests, replies into bytes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.coordinator.controller.deletion import asked_topics
+from tidelog.coordinator.controller.requests import (
+    ControllerReply,
+    ControllerRequest,
+    CreateTopics,
+    DeleteTopics,
+)
+from tidelog.node.runtime.shard_host import Refusal
+from tidelog.wire.errors import WireError
+from tidelog.wire.frame import decode_request, encode_response, joined
+from tidelog.wire.header import AnyApi, RequestHeader, decode_request_header
+from tidelog.wire.messages import k19_create_topics as creation
+from tidelog.wire.messages import k20_delete_topics as deletion
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    api: AnyApi
+    request: Callable[[int, Any], ControllerRequest]
+    refusal: Callable[[Any, Refusal], ControllerReply]
+
+
+def _refused_creation(
+    request: creation.CreateTopicsRequest, refusal: Refusal
+) -> creation.CreateTopicsResponse:
+    return creation.CreateTopicsResponse(
+        topics=[
+            creation.CreatableTopicResult(
+                name=name, error_code=refusal.code, error_message=refusal.detail or None, configs=[]
+            )
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ]
+    )
+
+
+def _refused_deletion(
+    request: deletion.DeleteTopicsRequest, refusal: Refusal
+) -> deletion.DeleteTopicsResponse:
+    return deletion.DeleteTopicsResponse(
+        responses=[
+            deletion.DeletableTopicResult(
+                name=state.name,
+                topic_id=state.topic_id,
+                error_code=refusal.code,
+                error_message=refusal.detail or None,
+            )
+            for state in asked_topics(request)
+        ]
+    )
+
+
+_KINDS: Final[Mapping[int, _Kind]] = {
+    kind.api.key: kind
+    for kind in (
+        _Kind(creation.API, CreateTopics, _refused_creation),
+        _Kind(deletion.API, DeleteTopics, _refused_deletion),
+    )
+}
+_APIS: Final[Mapping[int, AnyApi]] = {key: kind.api for key, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """One frame read; it knows how to answer itself."""
+
+    header: RequestHeader
+    message: Any
+
+    @classmethod
+    def read(cls, frame: bytes) -> "Forwarded":
+        """WireError where the frame is none of ours."""
+        view = memoryview(frame)
+        header = decode_request_header(view, _APIS)
+        api = _APIS.get(header.api_key)
+        if api is None or header.version not in api.versions:
+            raise WireError(f"key {header.api_key} version {header.version} is not decided here")
+        return cls(header, decode_request(api, header.version, view, header.body_position))
+
+    def request(self) -> ControllerRequest:
+        return _KINDS[self.header.api_key].request(self.header.version, self.message)
+
+    def answer(self, reply: ControllerReply | Refusal) -> bytes:
+        """The answer's frame without its size, as the client gets it."""
+        kind = _KINDS[self.header.api_key]
+        if isinstance(reply, Refusal):
+            reply = kind.refusal(self.message, reply)
+        assert isinstance(reply, kind.api.response), reply
+        pieces = encode_response(kind.api, self.header.version, self.header.correlation_id, reply)
+        return joined(pieces)[4:]

@@ -1,0 +1,349 @@
+"""The coordinator without its sockets and files: brokers' messages in, appends and answers out.
+
+It stands between what brokers send and the controller: it knows which connection is whose, drops
+what is meant for others or past its deadline, and lets committed records flow to every broker.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from tidelog.coordinator.controller.feed import Feed, Peer, Send, Session
+from tidelog.coordinator.controller.forwarding import Forwarded
+from tidelog.coordinator.controller.requests import (
+    Activate,
+    BrokerApplied,
+    BrokerLost,
+    BrokerRegistration,
+    BrokerStarted,
+    ControllerReply,
+    ControllerRequest,
+    ProducerIdBlock,
+    RegisterBroker,
+)
+from tidelog.coordinator.controller.requests import AllocateProducerIds as Allocate
+from tidelog.coordinator.controller.shard import ControllerShard
+from tidelog.kernel.ids import NO_OFFSET, Epoch, Incarnation, Offset, RequestId
+from tidelog.kernel.instant import Instant
+from tidelog.kernel.limits import FORWARDED_CALLS_MAX, METADATA_SNAPSHOT_RECORDS
+from tidelog.node.metadata.image import MetadataImage, snapshot
+from tidelog.node.runtime.shard_host import (
+    AppendFailed,
+    AppendRecords,
+    LogAppended,
+    LogCommitted,
+    Refusal,
+    Reply,
+    Requested,
+    Resign,
+    ShardHost,
+    Tick,
+)
+from tidelog.wire.control import (
+    AllocateProducerIds,
+    Answered,
+    Applied,
+    Failed,
+    Forward,
+    Leave,
+    Left,
+    ProducerIds,
+    Refused,
+    Register,
+    Registered,
+    ToBroker,
+    decode_to_coordinator,
+)
+from tidelog.wire.errors import ErrorCode, WireError
+from tidelog.wire.metadata_records import MetadataRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A peer's message, as bytes."""
+
+    peer: Peer
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """The socket has nobody by this name any more."""
+
+    peer: Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The supervisor told of a broker."""
+
+    request: BrokerStarted | BrokerLost
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Write one batch, all or nothing; its first record is at offset `base`."""
+
+    ticket: int
+    base: Offset
+    records: tuple[MetadataRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendTo:
+    peer: Peer
+    message: ToBroker
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """The controller has taken over and its word is on disk: brokers may come."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSnapshot:
+    """Write the whole image as of `offset` beside the log."""
+
+    offset: Offset
+    epoch: Epoch
+    records: tuple[MetadataRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A message nobody answers; worth a line in the log."""
+
+    peer: Peer
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The log cannot be trusted in this life; end the process, the next one loads it anew."""
+
+    reason: str
+
+
+Event = Received | PeerLost | Heard | LogAppended | LogCommitted | AppendFailed | Tick
+Effect = Append | SendTo | Active | SaveSnapshot | Ignored | GiveUp
+Answer = Callable[[ControllerReply | Refusal], Sequence[Effect]]
+
+
+class Front:
+    """A machine over the controller's host and the feed.
+
+    Invariant: the feed's image is what is committed, the shard's what is decided; between the two
+    lie the batches of `_uncommitted`, in order.
+    """
+
+    def __init__(
+        self,
+        shard: ControllerShard,
+        committed: MetadataImage,
+        incarnation: Incarnation,
+        *,
+        snapshot_offset: Offset = NO_OFFSET,
+    ) -> None:
+        assert shard.image.offset == committed.offset, (shard.image.offset, committed.offset)
+        self.feed = Feed(committed)
+        self._host: ShardHost[ControllerRequest, MetadataRecord, ControllerReply] = ShardHost(
+            shard, resigned=ErrorCode.NOT_CONTROLLER
+        )
+        self._incarnation = incarnation
+        self._asked = 0
+        self._answers: dict[RequestId, Answer] = {}
+        self._next = Offset(committed.offset + 1)
+        self._uncommitted: deque[tuple[Offset, tuple[MetadataRecord, ...]]] = deque()
+        self._snapshot_offset = snapshot_offset
+
+    def start(self, now: Instant, *, cluster_id: str, run_id: str) -> list[Effect]:
+        """Take over. Call once, before any event."""
+
+        def activated(reply: ControllerReply | Refusal) -> list[Effect]:
+            if isinstance(reply, Refusal):
+                return [GiveUp(reply.detail)]
+            return [Active(self.feed.image.controller_epoch)]
+
+        return self._ask(now, Activate(cluster_id, self._incarnation, run_id), activated)
+
+    def step(self, now: Instant, event: Event) -> list[Effect]:
+        match event:
+            case Received(peer, frame):
+                return self._received(now, peer, frame)
+            case LogCommitted(end):
+                return [*self._commit(end), *self._host_step(now, event), *self._snapshot()]
+            case LogAppended() | AppendFailed() | Tick():
+                return self._host_step(now, event)
+            case Heard(request):
+                return self._ask(now, request, _nothing)
+            case PeerLost(peer):
+                self.feed.close(peer)
+                return []
+            case _:
+                assert_never(event)
+
+    def deadline(self) -> Instant | None:
+        return self._host.deadline()
+
+    def _received(self, now: Instant, peer: Peer, frame: bytes) -> list[Effect]:
+        try:
+            message = decode_to_coordinator(frame)
+        except WireError as error:
+            return [Ignored(peer, str(error))]
+        if isinstance(message, Register):
+            return self._register(now, peer, message)
+        session = self.feed.sessions.get(peer)
+        if session is None or message.to != self._incarnation:
+            return [Ignored(peer, "it is meant for an earlier coordinator")]
+        return self._told(now, session, message)
+
+    def _told(
+        self,
+        now: Instant,
+        session: Session,
+        message: Applied | Forward | AllocateProducerIds | Leave,
+    ) -> list[Effect]:
+        match message:
+            case Applied():
+                return self._applied(now, session, message)
+            case Forward():
+                return self._forward(now, session, message)
+            case AllocateProducerIds():
+                return self._allocate(now, session, message)
+            case Leave():
+                return self._leave(now, session, message)
+            case _:
+                assert_never(message)
+
+    def _register(self, now: Instant, peer: Peer, message: Register) -> list[Effect]:
+        for other in [one for one in self.feed.sessions.values() if one.broker == message.broker]:
+            self.feed.close(other.peer)
+        request = RegisterBroker(
+            cluster_id=message.cluster_id,
+            broker=message.broker,
+            incarnation=message.incarnation,
+            host=message.host,
+            port=message.port,
+            rack=message.rack,
+            log_dirs=message.log_dirs,
+            stopped=message.stopped,
+            applied=message.applied,
+        )
+
+        def answer(reply: ControllerReply | Refusal) -> list[Effect]:
+            if isinstance(reply, Refusal):
+                return [SendTo(peer, Refused(message.session, reply.code, reply.detail))]
+            assert isinstance(reply, BrokerRegistration)
+            session = Session(
+                peer=peer,
+                session=message.session,
+                broker=message.broker,
+                incarnation=message.incarnation,
+                applied=message.applied,
+                sent=message.applied,
+            )
+            registered = Registered(message.session, self._incarnation, reply.epoch)
+            return [SendTo(peer, registered), *_sends(self.feed.open(session))]
+
+        return self._ask(now, request, answer)
+
+    def _applied(self, now: Instant, session: Session, message: Applied) -> list[Effect]:
+        sends = _sends(self.feed.applied(session.peer, message.offset))
+        request = BrokerApplied(session.broker, session.incarnation, message.offset)
+        return [*sends, *self._ask(now, request, _nothing)]
+
+    def _forward(self, now: Instant, session: Session, message: Forward) -> list[Effect]:
+        if now >= message.deadline:
+            return [Ignored(session.peer, "a call past its deadline")]
+        if len(self._answers) >= FORWARDED_CALLS_MAX:
+            # It is not decided, so its sender may ask again.
+            return [_failed(session, message.call, ErrorCode.NOT_CONTROLLER)]
+        try:
+            forwarded = Forwarded.read(message.frame)
+        except WireError:
+            return [_failed(session, message.call, ErrorCode.INVALID_REQUEST)]
+
+        def answer(reply: ControllerReply | Refusal) -> list[Effect]:
+            frame = forwarded.answer(reply)
+            return [SendTo(session.peer, Answered(session.session, message.call, frame))]
+
+        return self._ask(now, forwarded.request(), answer)
+
+    def _allocate(
+        self, now: Instant, session: Session, message: AllocateProducerIds
+    ) -> list[Effect]:
+        if now >= message.deadline:
+            return [Ignored(session.peer, "a call past its deadline")]
+
+        def answer(reply: ControllerReply | Refusal) -> list[Effect]:
+            if isinstance(reply, Refusal):
+                return [_failed(session, message.call, reply.code)]
+            assert isinstance(reply, ProducerIdBlock)
+            ids = ProducerIds(session.session, message.call, reply.first, reply.count)
+            return [SendTo(session.peer, ids)]
+
+        return self._ask(now, Allocate(session.broker, session.incarnation), answer)
+
+    def _leave(self, now: Instant, session: Session, message: Leave) -> list[Effect]:
+        def answer(_: ControllerReply | Refusal) -> list[Effect]:
+            return [SendTo(session.peer, Left(session.session, message.call))]
+
+        return self._ask(now, BrokerLost(session.broker, session.incarnation), answer)
+
+    def _ask(self, now: Instant, request: ControllerRequest, answer: Answer) -> list[Effect]:
+        self._asked += 1
+        asked = RequestId(self._asked)
+        self._answers[asked] = answer
+        return self._host_step(now, Requested(asked, request))
+
+    def _host_step(
+        self,
+        now: Instant,
+        event: Requested[ControllerRequest] | LogAppended | LogCommitted | AppendFailed | Tick,
+    ) -> list[Effect]:
+        effects: list[Effect] = []
+        for effect in self._host.step(now, event):
+            match effect:
+                case AppendRecords(ticket, records):
+                    effects.append(Append(ticket, self._next, records))
+                    self._uncommitted.append((self._next, records))
+                    self._next = Offset(self._next + len(records))
+                case Reply(asked, reply):
+                    effects += self._answers.pop(asked)(reply)
+                case Resign():
+                    effects.append(GiveUp("the metadata log could not be written"))
+                case _:
+                    assert_never(effect)
+        return effects
+
+    def _commit(self, end: Offset) -> list[Effect]:
+        sends: list[Effect] = []
+        while self._uncommitted and self._uncommitted[0][0] < end:
+            base, records = self._uncommitted.popleft()
+            assert base + len(records) <= end, (base, len(records), end)
+            sends += _sends(self.feed.committed(records))
+        return sends
+
+    def _snapshot(self) -> list[Effect]:
+        """A new one once replaying the log would cost more than loading it saves."""
+        image = self.feed.image
+        behind = image.offset - self._snapshot_offset
+        if behind < max(METADATA_SNAPSHOT_RECORDS, image.partitions_count):
+            return []
+        self._snapshot_offset = image.offset
+        return [SaveSnapshot(image.offset, image.controller_epoch, tuple(snapshot(image)))]
+
+
+def _nothing(_: ControllerReply | Refusal) -> list[Effect]:
+    return []
+
+
+def _failed(session: Session, call: int, code: ErrorCode) -> SendTo:
+    return SendTo(session.peer, Failed(session.session, call, code))
+
+
+def _sends(sends: Sequence[Send]) -> list[Effect]:
+    return [SendTo(send.peer, send.message) for send in sends]

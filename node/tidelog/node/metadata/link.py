@@ -1,0 +1,395 @@
+"""A broker's side of its conversation with the coordinator, without the socket.
+
+It registers on every connection, keeps the image up to date, and carries calls there and answers
+back. A call that was sent when the connection broke may or may not have been decided: it times
+out. A call that was never sent waits a little for the coordinator to come back, then is refused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import assert_never
+
+from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, Uuid
+from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.limits import (
+    COORDINATOR_DOWN_WAIT_MS,
+    FORWARDED_CALLS_MAX,
+    FORWARDED_FRAME_BYTES_MAX,
+    REGISTER_AGAIN_MS,
+)
+from tidelog.node.metadata.difference import difference
+from tidelog.node.metadata.image import Changes, MetadataImage
+from tidelog.wire.control import (
+    AllocateProducerIds,
+    Answered,
+    Applied,
+    Client,
+    Deltas,
+    Failed,
+    Forward,
+    Leave,
+    Left,
+    ProducerIds,
+    Refused,
+    Register,
+    Registered,
+    Snapshot,
+    ToCoordinator,
+    decode_to_broker,
+)
+from tidelog.wire.errors import ErrorCode, WireError
+from tidelog.wire.metadata_records import MetadataRecord, SnapshotEnded, StopKind
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """What a broker says of itself when it registers."""
+
+    cluster_id: str
+    broker: BrokerId
+    incarnation: Incarnation
+    host: str
+    port: int
+    rack: str | None = None
+    log_dirs: tuple[Uuid, ...] = ()
+    stopped: StopKind = StopKind.FIRST_START
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The coordinator can be spoken to; perhaps another one than before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """It is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardAsked:
+    call: int
+    client: Client
+    frame: bytes
+    deadline: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class IdsAsked:
+    call: int
+    deadline: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAsked:
+    """The broker stops: it wants to be fenced first, and never unfenced again."""
+
+    call: int
+    deadline: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The deadline came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    message: ToCoordinator
+
+
+@dataclass(frozen=True, slots=True)
+class ImageChanged:
+    changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """This broker is unfenced, and its own image says so: it may serve."""
+
+    epoch: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The cluster gave this life up; it asks to be taken back."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """The coordinator will not have this broker."""
+
+    code: ErrorCode
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdBlock:
+    first: ProducerId
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A call's end: the answer's frame, a block of ids, nothing for a leave, or why not."""
+
+    call: int
+    result: bytes | IdBlock | ErrorCode
+
+
+Event = Connected | Disconnected | Received | ForwardAsked | IdsAsked | LeaveAsked | Tick
+Effect = Send | ImageChanged | Joined | Fenced | TurnedAway | Finished
+Asked = ForwardAsked | IdsAsked | LeaveAsked
+
+
+class _Sent(Enum):
+    NOT_YET = 0
+    YES = 1
+
+
+@dataclass(slots=True)
+class _Call:
+    asked: Asked
+    give_up: Instant
+    """When a call that nobody could be told of is refused."""
+    sent: _Sent = _Sent.NOT_YET
+
+
+class Link:
+    """A machine.
+
+    Invariant: calls are sent only to a coordinator that answered this session's registration; every
+    call is finished once.
+    """
+
+    def __init__(self, me: Me) -> None:
+        self.image = MetadataImage(noting=True)
+        """One object for the broker's whole life: a snapshot changes it in place."""
+        self._me = me
+        self._session = 0
+        self._connected = False
+        self._coordinator: Incarnation | None = None
+        self._register_again: Instant | None = None
+        self._parts: list[MetadataRecord] = []
+        self._joined = False
+        self._leaving = False
+        self._calls: dict[int, _Call] = {}
+
+    def step(self, now: Instant, event: Event) -> Sequence[Effect]:
+        match event:
+            case Received(frame):
+                return self._received(now, frame)
+            case ForwardAsked() | IdsAsked() | LeaveAsked():
+                return self._asked(now, event)
+            case Connected():
+                self._connected = True
+                return self._register(now)
+            case Disconnected():
+                return self._disconnected()
+            case Tick():
+                return self._tick(now)
+            case _:
+                assert_never(event)
+
+    def deadline(self) -> Instant | None:
+        times = [
+            call.asked.deadline
+            if call.sent is _Sent.YES
+            else min(call.give_up, call.asked.deadline)
+            for call in self._calls.values()
+        ]
+        if self._register_again is not None:
+            times.append(self._register_again)
+        return min(times, default=None)
+
+    def _register(self, now: Instant) -> list[Effect]:
+        """Open a new session; whatever still comes of the last one is dropped."""
+        if self._leaving or not self._connected:
+            return []
+        me = self._me
+        self._session += 1
+        self._coordinator = None
+        self._parts.clear()
+        self._register_again = Instant(now + ms(REGISTER_AGAIN_MS))
+        message = Register(
+            session=self._session,
+            cluster_id=me.cluster_id,
+            broker=me.broker,
+            incarnation=me.incarnation,
+            host=me.host,
+            port=me.port,
+            rack=me.rack,
+            log_dirs=me.log_dirs,
+            stopped=me.stopped,
+            applied=self.image.offset,
+        )
+        return [*self._break_calls(), Send(message)]
+
+    def _disconnected(self) -> list[Effect]:
+        self._connected = False
+        self._coordinator = None
+        self._register_again = None
+        self._parts.clear()
+        return self._break_calls()
+
+    def _break_calls(self) -> list[Effect]:
+        """What was sent in the last session will never be answered in this one."""
+        broken = [number for number, call in self._calls.items() if call.sent is _Sent.YES]
+        return [
+            self._finish(number, _outcome_unknown(self._calls[number].asked)) for number in broken
+        ]
+
+    def _tick(self, now: Instant) -> list[Effect]:
+        effects: list[Effect] = []
+        for number, call in list(self._calls.items()):
+            if now >= call.asked.deadline:
+                effects.append(self._finish(number, ErrorCode.REQUEST_TIMED_OUT))
+            elif call.sent is _Sent.NOT_YET and now >= call.give_up:
+                effects.append(self._finish(number, _never_sent(call.asked)))
+        if self._register_again is not None and now >= self._register_again:
+            effects += self._register(now)
+        return effects
+
+    def _asked(self, now: Instant, asked: Asked) -> list[Effect]:
+        assert asked.call not in self._calls, asked.call
+        if isinstance(asked, ForwardAsked) and len(asked.frame) > FORWARDED_FRAME_BYTES_MAX:
+            return [Finished(asked.call, ErrorCode.INVALID_REQUEST)]
+        if len(self._calls) >= FORWARDED_CALLS_MAX:
+            return [Finished(asked.call, _never_sent(asked))]
+        if isinstance(asked, LeaveAsked):
+            self._leaving = True
+        give_up = Instant(now + ms(COORDINATOR_DOWN_WAIT_MS))
+        self._calls[asked.call] = _Call(asked, give_up)
+        return self._send_calls()
+
+    def _send_calls(self) -> list[Effect]:
+        if self._coordinator is None:
+            return []
+        sends: list[Effect] = []
+        for call in self._calls.values():
+            if call.sent is _Sent.NOT_YET:
+                call.sent = _Sent.YES
+                sends.append(Send(_message(self._coordinator, call.asked)))
+        return sends
+
+    def _finish(self, number: int, result: bytes | IdBlock | ErrorCode) -> Finished:
+        del self._calls[number]
+        return Finished(number, result)
+
+    def _received(self, now: Instant, frame: bytes) -> list[Effect]:
+        try:
+            message = decode_to_broker(frame)
+        except WireError:
+            # Not of our making: start over, in a while, rather than miss what it was.
+            self._register_again = Instant(now + ms(REGISTER_AGAIN_MS))
+            return []
+        if message.session != self._session:
+            return []
+        match message:
+            case Deltas():
+                return self._deltas(now, message)
+            case Snapshot():
+                return self._snapshot(now, message)
+            case Registered() | Refused():
+                return self._registered(now, message)
+            case _:
+                return self._answered(message)
+
+    def _registered(self, now: Instant, message: Registered | Refused) -> list[Effect]:
+        self._register_again = None
+        if isinstance(message, Refused):
+            return [TurnedAway(message.code, message.detail)]
+        self._coordinator = message.coordinator
+        return [*self._membership(now), *self._send_calls()]
+
+    def _answered(self, message: Answered | Failed | ProducerIds | Left) -> list[Effect]:
+        if message.call not in self._calls:
+            return []  # its deadline was earlier
+        result: bytes | IdBlock | ErrorCode
+        match message:
+            case Answered():
+                result = message.frame
+            case Failed():
+                result = message.code
+            case ProducerIds():
+                result = IdBlock(message.first, message.count)
+            case Left():
+                result = ErrorCode.NONE
+            case _:
+                assert_never(message)
+        return [self._finish(message.call, result)]
+
+    def _snapshot(self, now: Instant, message: Snapshot) -> list[Effect]:
+        self._parts += message.records
+        if not message.last:
+            return []
+        ended = self._parts[-1]
+        if ended != SnapshotEnded(len(self._parts) - 1):
+            return self._register(now)
+        image = MetadataImage()
+        image.load(message.offset, self._parts)
+        self._parts = []
+        changes = difference(self.image, image)
+        for one in fields(MetadataImage):
+            if one.init and one.name != "noting":
+                setattr(self.image, one.name, getattr(image, one.name))
+        return self._applied(now, changes)
+
+    def _deltas(self, now: Instant, message: Deltas) -> list[Effect]:
+        have = self.image.offset + 1 - message.base
+        if have < 0 or self._parts:
+            return self._register(now)  # something is missing in between
+        if have >= len(message.records):
+            return []
+        for record in message.records[have:]:
+            self.image.replay(record)
+        return self._applied(now, self.image.take_changes())
+
+    def _applied(self, now: Instant, changes: Changes) -> list[Effect]:
+        effects: list[Effect] = [ImageChanged(changes)]
+        if self._coordinator is not None:
+            effects.append(Send(Applied(self._coordinator, self.image.offset)))
+        return [*effects, *self._membership(now)]
+
+    def _membership(self, now: Instant) -> list[Effect]:
+        """Whether the image says that this life of this broker may serve."""
+        known = self.image.brokers.get(self._me.broker)
+        if known is None or known.incarnation != self._me.incarnation:
+            return []
+        if not known.fenced and not self._joined:
+            self._joined = True
+            return [Joined(known.epoch)]
+        if known.fenced and self._joined:
+            self._joined = False
+            return [Fenced(), *self._register(now)]
+        return []
+
+
+def _message(to: Incarnation, asked: Asked) -> ToCoordinator:
+    match asked:
+        case ForwardAsked():
+            return Forward(to, asked.call, asked.client, asked.deadline, asked.frame)
+        case IdsAsked():
+            return AllocateProducerIds(to, asked.call, asked.deadline)
+        case LeaveAsked():
+            return Leave(to, asked.call)
+        case _:
+            assert_never(asked)
+
+
+def _never_sent(asked: Asked) -> ErrorCode:
+    """Nothing was decided: clients look for another controller, producers try again."""
+    if isinstance(asked, IdsAsked):
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return ErrorCode.NOT_CONTROLLER
+
+
+def _outcome_unknown(asked: Asked) -> ErrorCode:
+    if isinstance(asked, IdsAsked):
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # a block nobody heard of is never used
+    return ErrorCode.REQUEST_TIMED_OUT
