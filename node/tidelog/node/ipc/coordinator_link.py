@@ -1,0 +1,243 @@
+"""The broker's connection to the coordinator: a ZeroMQ DEALER under the event loop. (shell)
+
+Everything that is decided is decided by `metadata/link.py`; here are the socket, the clock and the
+callbacks. Make it in the broker's own process: a ZeroMQ context does not survive a fork.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId
+from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.limits import CONTROL_MESSAGE_BYTES_MAX, FORWARD_TIMEOUT_MS
+from tidelog.node.metadata.image import Changes, MetadataImage
+from tidelog.node.metadata.link import (
+    Asked,
+    Connected,
+    Disconnected,
+    Event,
+    Fenced,
+    Finished,
+    ForwardAsked,
+    IdBlock,
+    IdsAsked,
+    ImageChanged,
+    Joined,
+    LeaveAsked,
+    Link,
+    Me,
+    Received,
+    Send,
+    Tick,
+    TurnedAway,
+)
+from tidelog.wire.control import Client, ToCoordinator, encode
+from tidelog.wire.errors import ErrorCode
+
+_RECONNECT_MS: Final = 5
+_RECONNECT_MS_MAX: Final = 20
+_MESSAGES_PER_TURN: Final = 64
+_SEND_AGAIN_S: Final = 0.1
+_LISTENER: Final = "PLAINTEXT"
+_PRINCIPAL: Final = "User:ANONYMOUS"
+
+Result = bytes | IdBlock | ErrorCode
+
+
+@dataclass(slots=True)
+class Hooks:
+    """What the broker does when the coordinator says something."""
+
+    on_image_changed: Callable[[MetadataImage, Changes], None]
+    on_registered: Callable[[Offset], None]
+    """This broker may serve; with its epoch. Again each time after it was fenced."""
+    on_fenced: Callable[[], None]
+    on_refused: Callable[[ErrorCode, str], None]
+
+
+def peer_name(broker: BrokerId, incarnation: Incarnation) -> bytes:
+    """What the coordinator's socket calls this life of this broker."""
+    return f"{broker}/{incarnation}".encode()
+
+
+class CoordinatorLink:
+    """Calls go in by methods, what comes back goes out by callbacks, all on one loop's thread."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, endpoint: str, me: Me, hooks: Hooks
+    ) -> None:
+        self._loop = loop
+        self._endpoint = endpoint
+        self._hooks = hooks
+        self._link = Link(me)
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.set(zmq.IDENTITY, peer_name(me.broker, me.incarnation))
+        self._socket.set(zmq.LINGER, 0)
+        self._socket.set(zmq.IMMEDIATE, 1)  # nothing queues for a coordinator that is not there
+        self._socket.set(zmq.RECONNECT_IVL, _RECONNECT_MS)
+        self._socket.set(zmq.RECONNECT_IVL_MAX, _RECONNECT_MS_MAX)
+        self._socket.set(zmq.MAXMSGSIZE, CONTROL_MESSAGE_BYTES_MAX)
+        self._monitor = self._socket.get_monitor_socket(
+            zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        )
+        self._up = False
+        self._calls = 0
+        self._done: dict[int, Callable[[Result], None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: Instant | None = None
+        self._look_again: asyncio.Handle | None = None
+        self._closed = False
+
+    @property
+    def image(self) -> MetadataImage:
+        """The cluster as this broker knows it; one object, changed in place."""
+        return self._link.image
+
+    def start(self) -> None:
+        """Connect, and stay connected."""
+        self._loop.add_reader(self._monitor.fileno(), self._on_monitor)
+        self._loop.add_reader(self._socket.fileno(), self._on_socket)
+        self._socket.connect(self._endpoint)
+        self._on_monitor()
+
+    def forward(
+        self,
+        api_key: int,
+        frame: bytes,
+        client_address: str,
+        deadline: Instant,
+        done: Callable[[bytes | ErrorCode], None],
+    ) -> None:
+        """Have the coordinator answer a frame (without its size); `done` gets the answer's frame,
+        without its size, or why there is none. Never later than the deadline."""
+        assert int.from_bytes(frame[:2], "big") == api_key, api_key
+        client = Client(_LISTENER, _PRINCIPAL, client_address)
+
+        def finished(result: Result) -> None:
+            assert not isinstance(result, IdBlock)
+            done(result)
+
+        self._ask(ForwardAsked(self._new_call(), client, frame, deadline), finished)
+
+    def allocate_producer_ids(
+        self, done: Callable[[tuple[ProducerId, int] | ErrorCode], None]
+    ) -> None:
+        """A block of ids that nobody else ever gets."""
+
+        def finished(result: Result) -> None:
+            assert not isinstance(result, bytes)
+            done((result.first, result.count) if isinstance(result, IdBlock) else result)
+
+        self._ask(IdsAsked(self._new_call(), self._deadline(FORWARD_TIMEOUT_MS)), finished)
+
+    def leave(self, done: Callable[[ErrorCode], None], *, wait_ms: int) -> None:
+        """Before a stop: have leadership taken away; NONE once that is decided. Then `close`."""
+
+        def finished(result: Result) -> None:
+            assert isinstance(result, ErrorCode)
+            done(result)
+
+        self._ask(LeaveAsked(self._new_call(), self._deadline(wait_ms)), finished)
+
+    def close(self) -> None:
+        """Let go of the socket; calls under way are never answered."""
+        if self._closed:
+            return
+        self._closed = True
+        for handle in (self._timer, self._look_again):
+            if handle is not None:
+                handle.cancel()
+        self._loop.remove_reader(self._monitor.fileno())
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
+        self._socket.close(linger=0)
+        self._context.term()
+
+    def _new_call(self) -> int:
+        self._calls += 1
+        return self._calls
+
+    def _deadline(self, wait_ms: int) -> Instant:
+        return Instant(time.monotonic_ns() + ms(wait_ms))
+
+    def _ask(self, asked: Asked, done: Callable[[Result], None]) -> None:
+        self._done[asked.call] = done
+        self._step(asked)
+
+    def _on_monitor(self) -> None:
+        while not self._closed and self._monitor.poll(0):
+            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
+            self._up = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self._step(Connected() if self._up else Disconnected())
+
+    def _on_socket(self) -> None:
+        """Drain: the descriptor tells of changes only, not of what is still there."""
+        self._look_again = None
+        for _ in range(_MESSAGES_PER_TURN):
+            if self._closed or not self._socket.poll(0):
+                return
+            self._step(Received(self._socket.recv(zmq.NOBLOCK)))
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._look_again is None and not self._closed:
+            self._look_again = self._loop.call_soon(self._on_socket)
+
+    def _step(self, event: Event) -> None:
+        for effect in self._link.step(Instant(time.monotonic_ns()), event):
+            match effect:
+                case Send(message):
+                    self._send(message)
+                case Finished(call, result):
+                    self._done.pop(call)(result)
+                case ImageChanged(changes):
+                    self._hooks.on_image_changed(self._link.image, changes)
+                case Joined(epoch):
+                    self._hooks.on_registered(epoch)
+                case Fenced():
+                    self._hooks.on_fenced()
+                case TurnedAway(code, detail):
+                    self._hooks.on_refused(code, detail)
+                case _:
+                    assert_never(effect)
+        self._set_timer()
+
+    def _send(self, message: ToCoordinator) -> None:
+        if self._closed:
+            return
+        try:
+            self._socket.send(encode(message), zmq.NOBLOCK)
+        except zmq.Again:
+            # No connection after all; what it was meant for starts over with the next one.
+            self._loop.call_later(_SEND_AGAIN_S, self._reconnect)
+            return
+        self._look_soon()  # sending may have swallowed the descriptor's edge
+
+    def _reconnect(self) -> None:
+        if self._up and not self._closed:
+            self._step(Connected())
+
+    def _set_timer(self) -> None:
+        deadline = self._link.deadline()
+        if deadline == self._timer_at or self._closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_at = deadline
+        if deadline is not None:
+            wait_s = max(0, deadline - time.monotonic_ns()) / 1e9
+            self._timer = self._loop.call_later(wait_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_at = None
+        self._step(Tick())
