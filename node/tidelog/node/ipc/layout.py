@@ -92,6 +92,8 @@ class Word(IntEnum):
     FETCH_BYTES = 31
     FETCH_REFUSED = 32
     FLUSHES = 33
+    # the supervisor's
+    SYNC_AT_STOP = 40  # 1: flush everything before ending, as `down --sync` asks
 
 
 assert max(Word) < WORDS_PER_SLOT

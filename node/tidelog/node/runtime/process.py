@@ -1,7 +1,7 @@
 """What each process of a cluster does for itself: name, log, word to the parent. (shell)
 
-A log is JSON lines, one event each, with fields; standard output and error go to the same file,
-so that the last words of a crash are there too. What only Linux has (`prctl`) stands here.
+A log is JSON lines, one event each, with fields; a child's standard output and error go to the same
+file, so that the last words of a crash are there too. What only Linux has (`prctl`) stands here.
 """
 
 import ctypes
@@ -103,36 +103,45 @@ def _loggable(value: object) -> object:
 
 
 class LogFile(logging.Handler):
-    """The file behind standard output and error. A full disk loses lines, never the process."""
+    """A log of bounded size. A full disk loses lines, never the process."""
 
-    def __init__(self, path: str, bytes_max: int = LOG_BYTES_MAX) -> None:
+    def __init__(self, path: str, *, take_output: bool, bytes_max: int = LOG_BYTES_MAX) -> None:
         super().__init__()
         self._path = path
+        self._take_output = take_output
         self._bytes_max = bytes_max
-        self._size = 0
-        self._open()
+        self._descriptor = self._open()
+        self._size = os.fstat(self._descriptor).st_size
 
-    def _open(self) -> None:
+    def _open(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self._path, flags, 0o600)
-        self._size = os.fstat(descriptor).st_size
+        if not self._take_output:
+            return descriptor
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         os.close(descriptor)
+        return 2
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             if self._size > self._bytes_max:
-                Path(self._path).replace(f"{self._path}.1")
-                self._open()
-            self._size += os.write(2, self.format(record).encode() + b"\n")
+                self._begin_anew()
+            self._size += os.write(self._descriptor, self.format(record).encode() + b"\n")
         except OSError:
             self._size = 0  # try again much later
 
+    def _begin_anew(self) -> None:
+        Path(self._path).replace(f"{self._path}.1")
+        old, self._descriptor = self._descriptor, self._open()
+        self._size = 0
+        if old != self._descriptor:
+            os.close(old)
 
-def setup_logging(path: str, role: str, process_id: int) -> None:
-    """From now on everything this process says goes to its log file."""
-    handler = LogFile(path)
+
+def setup_logging(path: str, role: str, process_id: int, *, take_output: bool = True) -> None:
+    """From now on what this process logs, and by default all it prints, goes to its log file."""
+    handler = LogFile(path, take_output=take_output)
     handler.setFormatter(EventFormatter(f"{role}-{process_id}"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.captureWarnings(capture=True)

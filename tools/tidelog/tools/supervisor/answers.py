@@ -1,0 +1,279 @@
+"""What the supervisor does when asked through its socket, and when the answer is due.
+
+An answer is given when what was asked for is so: a killed process is dead, a paused one stopped,
+a started one ready. What does not come true in time is answered with a sentence.
+"""
+
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidelog.kernel.instant import Instant, s
+from tidelog.node.ipc.layout import Role
+from tidelog.tools.supervisor.plan import (
+    Event,
+    Name,
+    Phase,
+    Plan,
+    Process,
+    StartAsked,
+    StopAsked,
+    ending,
+)
+from tidelog.tools.supervisor.service import Connection, Document
+from tidelog.tools.supervisor.status import role_word
+
+FAILED, WRONG_USAGE, NOT_FOUND, TIMED_OUT = 1, 2, 3, 4
+_SIGNALS_WITHIN = s(5)
+_STARTS_WITHIN = s(60)
+_STOPS_WITHIN = s(60)
+_WAIT_SECONDS_MAX = 86_400
+_ROLES = {role_word(role): role for role in (Role.BROKER, Role.COORDINATOR)}
+
+
+class RefusedError(Exception):
+    """What was asked for cannot be done; the text says what to do."""
+
+    def __init__(self, sentence: str, code: int) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class Desk(Protocol):
+    """The supervisor, as seen from here."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    def now(self) -> Instant: ...
+
+    def take(self, event: Event) -> None:
+        """A step of the plan, and everything that follows from it."""
+        ...
+
+    def send(self, name: Name, number: signal.Signals) -> None: ...
+
+    def is_stopped(self, name: Name) -> bool: ...
+
+    def status(self) -> dict[str, Any]: ...
+
+    def told_so_far(self) -> list[Document]:
+        """For a new watcher: one line for each process."""
+        ...
+
+    def end(self, *, force: bool, sync: bool) -> int:
+        """Begin to end the cluster; the supervisor's pid."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    connection: Connection
+    answer: Callable[[], Document | None]
+    deadline: Instant
+    late: Callable[[], str]
+
+
+class Answers:
+    """Takes requests; `look` again after everything that happened."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._waiting: list[_Waiting] = []
+
+    def deadline(self) -> Instant | None:
+        return min((waiting.deadline for waiting in self._waiting), default=None)
+
+    @property
+    def is_impatient(self) -> bool:
+        """Someone waits for what no descriptor announces."""
+        return bool(self._waiting)
+
+    def request(self, connection: Connection, document: Document) -> None:
+        try:
+            self._do(connection, document)
+        except RefusedError as error:
+            connection.answer({"ok": False, "error": str(error), "code": error.code})
+        self.look()
+
+    def look(self) -> None:
+        """Answer whatever has come true or is overdue."""
+        now = self._desk.now()
+        still: list[_Waiting] = []
+        due: list[tuple[Connection, Document]] = []
+        for one in self._waiting:
+            answer = one.answer() if one.connection.is_open else {}
+            if answer is None and now >= one.deadline:
+                answer = {"ok": False, "error": one.late(), "code": TIMED_OUT}
+            if answer is None:
+                still.append(one)
+            else:
+                due.append((one.connection, answer))
+        self._waiting = still
+        # Only now: an answer lets the connection's next request in, and that may wait too.
+        for connection, answer in due:
+            connection.answer(answer)
+
+    def _do(self, connection: Connection, document: Document) -> None:
+        match document.get("do"):
+            case "status":
+                connection.answer({"ok": True, "status": self._desk.status()})
+            case "watch":
+                self._watch(connection)
+            case "wait":
+                self._wait_until_ready(connection, document)
+            case "down":
+                force, sync = bool(document.get("force")), bool(document.get("sync"))
+                connection.answer({"ok": True, "pid": self._desk.end(force=force, sync=sync)})
+            case "start" | "stop" | "kill" | "pause" | "resume" as what:
+                self._one(connection, what, self._named(document))
+            case "restart":
+                self._restart(connection, self._named(document))
+            case what:
+                raise RefusedError(f"the supervisor does not know how to {what!r}", WRONG_USAGE)
+
+    def _watch(self, connection: Connection) -> None:
+        for line in self._desk.told_so_far():
+            connection.send(line)
+        connection.watches = True
+
+    def _named(self, document: Document) -> Process:
+        processes = self._desk.plan.processes
+        role = _ROLES.get(str(document.get("role")), Role.NONE)
+        process_id = document.get("id", 0)
+        name = Name(role, process_id if isinstance(process_id, int) else -1)
+        if name not in processes:
+            ids = ", ".join(str(n.process_id) for n in processes if n.role is Role.BROKER)
+            asked = f"broker {process_id}" if role is Role.BROKER else str(document.get("role"))
+            raise RefusedError(f"there is no {asked}: the brokers are {ids}", NOT_FOUND)
+        if self._desk.plan.ending:
+            raise RefusedError("the cluster is ending: start it again with tidelog up", FAILED)
+        if not self._desk.plan.opened:
+            raise RefusedError("the cluster is still starting: see tidelog wait ready", FAILED)
+        return processes[name]
+
+    def _one(self, connection: Connection, what: str, process: Process) -> None:
+        if (what == "start") == process.is_alive:
+            raise RefusedError(_wrong_state(what, process), FAILED)
+        match what:
+            case "start":
+                self._desk.take(StartAsked(process.name))
+                self._wait_started(connection, process)
+            case "stop":
+                self._desk.take(StopAsked(process.name))
+                self._wait_ended(connection, process, _STOPS_WITHIN)
+            case "kill":
+                self._desk.send(process.name, signal.SIGKILL)
+                self._wait_ended(connection, process, _SIGNALS_WITHIN)
+            case "pause":
+                self._desk.send(process.name, signal.SIGSTOP)
+                self._wait_stopped(connection, process, wanted=True)
+            case _:
+                self._desk.send(process.name, signal.SIGCONT)
+                self._wait_stopped(connection, process, wanted=False)
+
+    def _restart(self, connection: Connection, process: Process) -> None:
+        """Stop, where it runs, and start."""
+        pid = process.pid if process.is_alive else 0
+        self._desk.take(StopAsked(process.name) if process.is_alive else StartAsked(process.name))
+
+        def answer() -> Document | None:
+            if process.phase is Phase.ENDED and process.pid == pid:
+                self._desk.take(StartAsked(process.name))
+            return None if process.pid == pid else _started(process)
+
+        self._wait(connection, answer, _STARTS_WITHIN, lambda: _not_in_time("start", process))
+
+    def _wait_started(self, connection: Connection, process: Process) -> None:
+        self._wait(
+            connection,
+            lambda: _started(process),
+            _STARTS_WITHIN,
+            lambda: _not_in_time("start", process),
+        )
+
+    def _wait_ended(self, connection: Connection, process: Process, within: int) -> None:
+        pid = process.pid
+
+        def answer() -> Document | None:
+            ended = not process.is_alive or process.pid != pid
+            return _is_so(pid) if ended else None
+
+        self._wait(connection, answer, within, lambda: _not_in_time("end", process))
+
+    def _wait_stopped(self, connection: Connection, process: Process, *, wanted: bool) -> None:
+        pid = process.pid
+
+        def answer() -> Document | None:
+            if not process.is_alive or process.pid != pid:
+                return {"ok": False, "error": f"{process.name} ended meanwhile", "code": FAILED}
+            return _is_so(pid) if self._desk.is_stopped(process.name) == wanted else None
+
+        word = "pause" if wanted else "resume"
+        self._wait(connection, answer, _SIGNALS_WITHIN, lambda: _not_in_time(word, process))
+
+    def _wait_until_ready(self, connection: Connection, document: Document) -> None:
+        seconds = document.get("timeout_s", 0)
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= _WAIT_SECONDS_MAX:
+            raise RefusedError("timeout_s must be a number of seconds, at most a day", WRONG_USAGE)
+        plan = self._desk.plan
+
+        def answer() -> Document | None:
+            if plan.ending:
+                return {"ok": False, "error": "the cluster is ending", "code": FAILED}
+            paused = any(self._desk.is_stopped(name) for name in plan.processes)
+            ready = not plan.not_ready() and not paused
+            return {"ok": True, "status": self._desk.status()} if ready else None
+
+        self._wait(connection, answer, s(seconds), self._who_is_not_ready)
+
+    def _who_is_not_ready(self) -> str:
+        late = [f"{p.name} is {_state(p)}" for p in self._desk.plan.not_ready()]
+        late += [f"{n} is paused" for n in self._desk.plan.processes if self._desk.is_stopped(n)]
+        return f"the cluster is not ready: {', '.join(late)}"
+
+    def _wait(
+        self,
+        connection: Connection,
+        answer: Callable[[], Document | None],
+        within: int,
+        late: Callable[[], str],
+    ) -> None:
+        deadline = Instant(self._desk.now() + within)
+        self._waiting.append(_Waiting(connection, answer, deadline, late))
+
+
+def _started(process: Process) -> Document | None:
+    if process.phase is Phase.RUNNING:
+        return _is_so(process.pid)
+    if process.phase is Phase.ENDED:
+        why = process.sentence or f"it ended ({ending(process.code)}): see tidelog logs"
+        return {"ok": False, "error": f"cannot start {process.name}: {why}", "code": FAILED}
+    return None
+
+
+def _is_so(pid: int) -> Mapping[str, Any]:
+    return {"ok": True, "pid": pid}
+
+
+def _state(process: Process) -> str:
+    if process.phase is Phase.ENDED:
+        return "stopped" if process.code == 0 else ending(process.code)
+    return "starting"
+
+
+def _wrong_state(what: str, process: Process) -> str:
+    if what == "start":
+        return f"{process.name} is already running (pid {process.pid})"
+    if process.phase is Phase.WAITING:
+        return f"{process.name} is being started: try again in a moment"
+    return f"{process.name} is not running: start it with tidelog {_start_command(process.name)}"
+
+
+def _start_command(name: Name) -> str:
+    return f"broker start {name.process_id}" if name.role is Role.BROKER else "up"
+
+
+def _not_in_time(what: str, process: Process) -> str:
+    return f"{process.name} (pid {process.pid}) did not {what} in time: see tidelog logs"

@@ -1,0 +1,95 @@
+"""Asks a running supervisor, from another process."""
+
+import json
+import os
+import select
+import socket
+import struct
+from pathlib import Path
+from typing import Any, Self
+
+from tidelog.kernel.launch import supervisor_socket
+from tidelog.tools.supervisor.folder import Run, run_in
+from tidelog.tools.supervisor.up import find
+
+_CREDENTIALS = struct.Struct("@3i")
+_ANSWER_WITHIN_S = 90.0
+
+
+class NotRunningError(Exception):
+    """No supervisor answers for this folder."""
+
+
+class SaidNoError(Exception):
+    """The supervisor refused; the text is its sentence."""
+
+    def __init__(self, sentence: str, code: int) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class Link:
+    """One connection to the supervisor of a cluster."""
+
+    def __init__(self, run: Run, stream: socket.socket) -> None:
+        self.run = run
+        self._stream = stream
+        self._lines = stream.makefile("rb")
+        credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.pid = int(_CREDENTIALS.unpack(credentials)[0])
+        """The supervisor's, as the kernel knows it."""
+
+    @classmethod
+    def to(cls, data: Path) -> Self:
+        """NotRunningError where nobody listens."""
+        run = run_in(find(data))
+        if run is None:
+            raise NotRunningError
+        stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        stream.settimeout(_ANSWER_WITHIN_S)
+        try:
+            stream.connect(supervisor_socket(run.runtime_dir))
+        except OSError as error:
+            stream.close()
+            raise NotRunningError from error
+        return cls(run, stream)
+
+    def ask(self, what: str, **more: object) -> dict[str, Any]:
+        """The answer; SaidNoError where it is no."""
+        timeout = more.get("timeout_s")
+        patience = float(timeout) if isinstance(timeout, int | float) else 0.0
+        self._stream.settimeout(_ANSWER_WITHIN_S + patience)
+        try:
+            self._stream.sendall(json.dumps({"do": what, **more}).encode() + b"\n")
+            line = self._lines.readline()
+        except OSError as error:
+            raise SaidNoError("the supervisor does not answer: see tidelog logs", 4) from error
+        if not line:
+            raise SaidNoError("the cluster ended meanwhile", 1)
+        answer: dict[str, Any] = json.loads(line)
+        if not answer["ok"]:
+            raise SaidNoError(str(answer["error"]), int(answer["code"]))
+        return answer
+
+    def wait_until_gone(self, timeout_s: float) -> bool:
+        """Whether the supervisor, and with it everything, has ended in time."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return True
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        try:
+            return bool(poll.poll(timeout_s * 1000))
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        self._lines.close()
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

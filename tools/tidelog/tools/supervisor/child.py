@@ -1,0 +1,109 @@
+"""Forks one process of the cluster, and what it does before its own main function.
+
+A child closes what it inherited, asks for a signal at its parent's death, and has its log, its name
+and its lock before the first line of broker or coordinator code runs.
+"""
+
+import gc
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelog.kernel.launch import log_file
+from tidelog.node.runtime import process
+from tidelog.tools.supervisor.folder import hold_as_child
+
+_DESCRIPTORS_MAX = 1 << 20
+_SOFTWARE_ERROR = 70
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a child is to do."""
+
+    role: str
+    process_id: int
+    short: str
+    """For `top`, at most 10 characters."""
+    data_dir: str
+    main: Callable[[int], int]
+    """Takes the descriptor to report on, returns the exit code."""
+    close_inherited: Callable[[], None]
+    """Closes the parent's objects, so that none closes a descriptor of the child's later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """The parent's ends: both are to be closed by it."""
+
+    pid: int
+    pidfd: int
+    ready_fd: int
+
+
+def fork(work: Work) -> Forked:
+    """From the main thread of a process that has no other thread."""
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    parent = os.getpid()
+    # Between the fork and the child's own handlers a signal would wake the parent instead.
+    before = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _run(work, writer, parent)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(writer)
+    return Forked(pid, os.pidfd_open(pid), reader)
+
+
+def _run(work: Work, ready_fd: int, parent: int) -> None:
+    """Never returns."""
+    code = _SOFTWARE_ERROR
+    try:
+        _become_child(work, ready_fd, parent)
+        code = work.main(ready_fd)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else _SOFTWARE_ERROR
+    except BaseException:  # noqa: BLE001 -- the last frame of the process: say it, then end
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _become_child(work: Work, ready_fd: int, parent: int) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    # Ctrl-C and a closed terminal reach the whole group; the supervisor ends us in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    work.close_inherited()
+    os.closerange(3, ready_fd)
+    os.closerange(ready_fd + 1, _DESCRIPTORS_MAX)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    process.end_with_parent(parent)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    process.setup_logging(
+        log_file(work.data_dir, work.role, work.process_id), work.role, work.process_id
+    )
+    which = f" {work.process_id}" if work.role == "broker" else ""
+    process.set_title(work.short, f"tidelog {work.role}{which}")
+    hold_as_child(Path(work.data_dir))
+    gc.enable()
+
+
+def reap(pidfd: int) -> int | None:
+    """A dead child's exit code, or the negative number of its signal; None while it lives."""
+    result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    if result is None:
+        return None
+    return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status

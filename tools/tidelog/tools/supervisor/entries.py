@@ -1,0 +1,20 @@
+"""The main functions of the processes. Importing them is most of what a start costs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    broker: Callable[[BrokerLaunch], int]
+    coordinator: Callable[[CoordinatorLaunch], int]
+
+
+def load() -> Entries:
+    """Once, in the supervisor: its children share the memory. Makes no thread or context."""
+    import tidelog.coordinator.main  # noqa: PLC0415 -- a refused `up` needs none of it
+    import tidelog.node.main  # noqa: PLC0415 -- as above
+
+    return Entries(tidelog.node.main.run, tidelog.coordinator.main.run)

@@ -1,0 +1,266 @@
+"""A cluster's data folder: whose it is, what it holds, which run has it now.
+
+```
+DATA/cluster.json   what the cluster is; replaced whole, never changed in place
+DATA/run.json       the run that has the folder now; absent when none has
+DATA/lock           byte 0: the supervisor's, for writing; byte 1: shared by its children
+```
+The kernel drops a dead process's locks, so they say who lives, and no file has to be believed.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from tidelog.kernel.failures import CannotStartError
+from tidelog.kernel.ids import Uuid, uuid_text
+
+FORMAT = 1
+INCARNATIONS_RESERVED = 1_000
+"""Numbers set aside by one write, so that no start of a process waits for the disk."""
+_OLD_CHILDREN_END_WITHIN_S = 10.0
+_SUPERVISORS_BYTE, _CHILDRENS_BYTE = 0, 1
+_FLOCK = struct.Struct("@hhqqi4x")
+_OUR_FILES_BEFORE_THE_FIRST = frozenset({"lock", "cluster.json.new", "logs"})
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What cluster.json says."""
+
+    cluster_id: str
+    ports: list[int] = field(default_factory=list)
+    """One for each broker, by its id."""
+    base_port: int = 0
+    disk_generation: int = 0
+    incarnations_reserved: int = 0
+    settings: dict[str, str] = field(default_factory=dict)
+    """As the last start gave them; each start reads its sources anew."""
+    broker_settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What run.json says. Whether it still lives, the lock says."""
+
+    run_id: str
+    pid: int
+    cluster: str
+    runtime_dir: str
+    data_dir: str
+    bootstrap: str
+
+
+class DataFolder:
+    """A claimed data folder: this process has its lock until it ends."""
+
+    def __init__(self, path: Path, lock: int, *, name: str) -> None:
+        self.path = path
+        self.cluster = Cluster(cluster_id="")
+        self._lock = lock
+        self._name = name
+
+    @classmethod
+    def claim(cls, path: Path, name: str) -> Self:
+        """Make it where it is missing; CannotStartError where it is in use or not ours."""
+        with sentences(path):
+            path.mkdir(parents=True, exist_ok=True)
+            stranger = _is_strange(path)
+            if stranger:
+                raise CannotStartError(stranger)
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        folder = cls(path, lock, name=name)
+        holder = _try_lock(lock, _SUPERVISORS_BYTE)
+        if holder is not None:
+            os.close(lock)
+            raise CannotStartError(_already_running(name, holder))
+        with sentences(path):
+            folder._wait_for_old_children()
+            folder.cluster = _read_cluster(path)
+            (path / "logs").mkdir(exist_ok=True)
+        return folder
+
+    def _wait_for_old_children(self) -> None:
+        """Those of a supervisor that was killed are ending by themselves."""
+        deadline = time.monotonic() + _OLD_CHILDREN_END_WITHIN_S
+        while (holder := _try_lock(self._lock, _CHILDRENS_BYTE)) is not None:
+            if time.monotonic() > deadline:
+                raise CannotStartError(
+                    f"process {holder} of an earlier run of cluster {self._name!r} does not end: "
+                    f"kill it (kill -9 {holder}), or choose another folder with --data"
+                )
+            time.sleep(0.01)
+        fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, _CHILDRENS_BYTE)
+
+    def save_cluster(self) -> None:
+        with sentences(self.path):
+            replace_file(self.path, "cluster.json", asdict(self.cluster), durable=True)
+
+    def save_run(self, run: Run) -> None:
+        with sentences(self.path):
+            replace_file(self.path, "run.json", asdict(run), durable=False)
+
+    def forget_run(self) -> None:
+        (self.path / "run.json").unlink(missing_ok=True)
+
+    def let_go(self) -> None:
+        """In a child: the descriptor only, the lock is the parent's."""
+        os.close(self._lock)
+
+
+def hold_as_child(path: Path) -> None:
+    """Until this process ends, no new run gets the folder. The descriptor stays open on purpose."""
+    descriptor = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
+    fcntl.lockf(descriptor, fcntl.LOCK_SH, 1, _CHILDRENS_BYTE)
+
+
+def run_in(path: Path) -> Run | None:
+    """What run.json says, if it says anything."""
+    try:
+        document = json.loads((path / "run.json").read_text(encoding="utf-8"))
+        return Run(**document)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def is_held(path: Path) -> bool:
+    """Whether a supervisor has the folder. Not for a process that has it itself."""
+    try:
+        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return _holder(descriptor, _SUPERVISORS_BYTE) is not None
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, byte: int) -> int | None:
+    """None where the byte is ours now, else the pid of its holder (0 where it just ended)."""
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EAGAIN}:
+            raise
+        return _holder(descriptor, byte) or 0
+    return None
+
+
+def _holder(descriptor: int, byte: int) -> int | None:
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else pid
+
+
+def _already_running(name: str, pid: int) -> str:
+    return (
+        f"cluster {name!r} is already running (pid {pid}): "
+        "stop it with tidelog down, or start another with --cluster NAME"
+    )
+
+
+def _is_strange(path: Path) -> str | None:
+    """Why this folder must not be touched; None where it is ours or empty."""
+    names = {entry.name for entry in path.iterdir()}
+    if "cluster.json" in names or names <= _OUR_FILES_BEFORE_THE_FIRST:
+        return None
+    return (
+        f"{path} is not empty and not a tidelog data folder: "
+        "choose another with --data, or remove what is in it"
+    )
+
+
+def _read_cluster(path: Path) -> Cluster:
+    file = path / "cluster.json"
+    if not file.exists():
+        return Cluster(cluster_id=new_cluster_id())
+    try:
+        document = json.loads(file.read_bytes())
+        cluster = _checked(document)
+    except (ValueError, TypeError) as error:
+        raise CannotStartError(
+            f"{file} cannot be read ({error}): restore it from a copy, or choose another "
+            "folder with --data"
+        ) from error
+    if cluster.format != FORMAT:
+        raise CannotStartError(
+            f"{file} has format {cluster.format}, this tidelog reads format {FORMAT}: "
+            "use the version that wrote it, or choose another folder with --data"
+        )
+    return cluster
+
+
+def _checked(document: Any) -> Cluster:  # noqa: ANN401 -- whatever the file held
+    """ValueError or TypeError where a field is missing or of the wrong kind."""
+    if not isinstance(document, dict):
+        raise TypeError("it is not a JSON object")
+    if document.get("format") != FORMAT:
+        return Cluster("", format=document.get("format", 0))
+    ports = document.get("ports")
+    if not isinstance(ports, list):
+        raise TypeError("ports is not a list")
+    numbers = ("base_port", "disk_generation", "incarnations_reserved")
+    if not all(isinstance(number, int) for number in [*ports, *map(document.get, numbers)]):
+        raise TypeError("a number is missing")
+    cluster_id = document.get("cluster_id")
+    if not isinstance(cluster_id, str) or len(cluster_id) != 22:
+        raise ValueError("cluster_id is not a cluster id")
+    return Cluster(**document)
+
+
+def new_cluster_id() -> str:
+    """Kafka's form; none starts with a dash, which command lines would take for an option."""
+    while (text := uuid_text(Uuid(os.urandom(16)))).startswith("-"):
+        pass
+    return text
+
+
+def replace_file(folder: Path, name: str, document: Mapping[str, object], *, durable: bool) -> None:
+    """Old content or new, never a mixture."""
+    temporary = folder / f"{name}.new"
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+        file.write("\n")
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+    temporary.replace(folder / name)
+    if durable:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def sentences(path: Path) -> Iterator[None]:
+    """Whatever the file system refuses, in one sentence that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotStartError(_file_system_said(path, error)) from error
+
+
+def _file_system_said(path: Path, error: OSError) -> str:
+    other = "choose another folder with --data"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"no space left on the disk of {path}: free some, or {other}"
+        case errno.EACCES | errno.EPERM:
+            return f"no permission to use {error.filename or path}: change it, or {other}"
+        case errno.ENOTDIR | errno.EEXIST:
+            return f"{path} is not a folder: {other}"
+        case errno.EROFS:
+            return f"the disk of {path} is read-only: {other}"
+        case _:
+            return f"cannot use {path} ({error.strerror}): {other}"

@@ -1,0 +1,372 @@
+"""What shall run, what does run, and what to do about the difference. Pure.
+
+Invariant: a process is spawned only when the last one of its name has ended, and nothing is
+spawned once the end has begun. The end goes in `STOP_ORDER`: those who write the log first, those
+who decide last.
+"""
+
+import signal
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import assert_never
+
+from tidelog.kernel.ids import Incarnation
+from tidelog.kernel.instant import Instant, ms, s
+from tidelog.node.ipc.layout import Role
+
+STOP_ORDER = (Role.BROKER, Role.TRANSACTION_COORDINATOR, Role.COORDINATOR)
+RESTART_DELAY_FIRST = ms(100)
+RESTART_DELAY_MAX = s(5)
+LIVED_LONG_ENOUGH = s(10)
+"""Then the next restart is immediate again."""
+CRASHES_KEPT_MAX = 32
+_RESTART_DOUBLINGS_MAX = 10
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Name:
+    """One process of the cluster, whichever life it is in."""
+
+    role: Role
+    process_id: int
+
+    def __str__(self) -> str:
+        word = self.role.name.lower().replace("_", "-")
+        return f"{word} {self.process_id}" if self.role is Role.BROKER else word
+
+
+class Phase(StrEnum):
+    """Where a process is in its life, as far as its parent knows."""
+
+    WAITING = "waiting"
+    """To be spawned, at once or after a delay."""
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """The shell has performed a Spawn."""
+
+    name: Name
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class BecameReady:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The process said why it cannot come up; it will end by itself."""
+
+    name: Name
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """`code` is an exit code, or the negative number of the signal that killed it."""
+
+    name: Name
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartAsked:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class EndAsked:
+    """End the cluster; asked with force (or a second time) by SIGKILL."""
+
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    pass
+
+
+Event = Spawned | BecameReady | Refused | Ended | StartAsked | StopAsked | EndAsked | Ticked
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    name: Name
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    name: Name
+    signal: signal.Signals
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A line for the watchers: started, stopped (as asked, or by itself without a fault), died."""
+
+    word: str
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Every process is ready, for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The cluster cannot start; its processes are being ended."""
+
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Everything has ended."""
+
+
+Action = Spawn | Send | Tell | Opened | GiveUp | Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A process that ended by a fault, for `status` and the log."""
+
+    name: Name
+    pid: int
+    incarnation: Incarnation
+    code: int
+    at: Instant
+    sentence: str
+
+
+@dataclass(slots=True)
+class Process:
+    """What is known of one name."""
+
+    name: Name
+    restarts: bool
+    """Spawned again when it ends by a fault."""
+    phase: Phase = Phase.WAITING
+    pid: int = 0
+    incarnation: Incarnation = Incarnation(0)
+    code: int = 0
+    since: Instant = Instant(0)
+    """When the present phase began."""
+    due: Instant = Instant(0)
+    """When a waiting process is to be spawned."""
+    failures: int = 0
+    sentence: str = ""
+    stop_asked: bool = False
+    spawning: bool = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self.phase in {Phase.STARTING, Phase.RUNNING}
+
+
+@dataclass(slots=True)
+class Plan:
+    """The machine: events in, actions out."""
+
+    processes: dict[Name, Process]
+    next_incarnation: Incarnation
+    opened: bool = False
+    ending: bool = False
+    forced: bool = False
+    finished: bool = False
+    crashes: deque[Crash] = field(default_factory=lambda: deque(maxlen=CRASHES_KEPT_MAX))
+
+    @classmethod
+    def of(cls, names: Sequence[Name], *, restart: bool, next_incarnation: Incarnation) -> "Plan":
+        """Brokers come back by themselves only where `restart` says so; the coordinators always."""
+        return cls(
+            {name: Process(name, restart or name.role is not Role.BROKER) for name in names},
+            next_incarnation,
+        )
+
+    def step(self, now: Instant, event: Event) -> list[Action]:
+        actions: list[Action] = []
+        match event:
+            case Spawned(name, pid):
+                actions = self._spawned(now, self.processes[name], pid)
+            case BecameReady(name):
+                actions = self._ready(now, self.processes[name])
+            case Refused(name, sentence):
+                self.processes[name].sentence = sentence
+            case Ended(name, code):
+                actions = self._ended(now, self.processes[name], code)
+            case StartAsked(name):
+                self._start(now, self.processes[name])
+            case StopAsked(name):
+                actions = self._stop(self.processes[name])
+            case EndAsked(force):
+                actions = self._end(force=force)
+            case Ticked():
+                pass
+            case _:
+                assert_never(event)
+        return actions + self._due(now)
+
+    def deadline(self) -> Instant | None:
+        """When the next waiting process is to be spawned."""
+        if self.ending:
+            return None
+        waiting = [p.due for p in self.processes.values() if p.phase is Phase.WAITING]
+        return min(waiting, default=None)
+
+    def not_ready(self) -> list[Process]:
+        return [p for p in self.processes.values() if p.phase is not Phase.RUNNING]
+
+    def _due(self, now: Instant) -> list[Action]:
+        if self.ending:
+            return []
+        due = [
+            p
+            for p in self.processes.values()
+            if p.phase is Phase.WAITING and p.due <= now and not p.spawning
+        ]
+        return [self._spawn(process) for process in due]
+
+    def _spawn(self, process: Process) -> Action:
+        process.spawning = True
+        process.incarnation = self.next_incarnation
+        self.next_incarnation = Incarnation(self.next_incarnation + 1)
+        return Spawn(process.name, process.incarnation)
+
+    def _spawned(self, now: Instant, process: Process, pid: int) -> list[Action]:
+        assert process.phase is Phase.WAITING, process
+        assert process.spawning, process
+        process.spawning = False
+        process.phase = Phase.STARTING
+        process.since = now
+        process.pid = pid
+        process.sentence = ""
+        process.stop_asked = False
+        told: list[Action] = [Tell("started", process.name)]
+        return told + (self._stop(process) if self.ending else [])
+
+    def _ready(self, now: Instant, process: Process) -> list[Action]:
+        if process.phase is not Phase.STARTING:
+            return []
+        process.phase = Phase.RUNNING
+        process.since = now
+        if self.opened or self.ending or self.not_ready():
+            return []
+        self.opened = True
+        return [Opened()]
+
+    def _start(self, now: Instant, process: Process) -> None:
+        assert not process.is_alive, process
+        if self.ending or process.spawning:
+            return
+        process.phase = Phase.WAITING
+        process.due = now
+        process.failures = 0
+        process.stop_asked = False
+
+    def _stop(self, process: Process) -> list[Action]:
+        if process.phase is Phase.WAITING and not process.spawning:
+            process.phase = Phase.ENDED
+        if not process.is_alive:
+            return []
+        process.stop_asked = True
+        # A stopped (paused) process must run to take the first signal.
+        return [Send(process.name, signal.SIGTERM), Send(process.name, signal.SIGCONT)]
+
+    def _ended(self, now: Instant, process: Process, code: int) -> list[Action]:
+        assert process.is_alive, process
+        lived = now - process.since if process.phase is Phase.RUNNING else 0
+        was_ready = process.phase is Phase.RUNNING
+        process.phase = Phase.ENDED
+        process.code = code
+        process.since = now
+        fault = code != 0 and not (process.stop_asked and code == -signal.SIGTERM)
+        if fault:
+            self._keep_crash(now, process)
+        actions: list[Action] = [Tell("died" if fault else "stopped", process.name)]
+        if self.ending:
+            return actions + self._end_next()
+        if not self.opened:
+            return actions + self._give_up(process, was_ready=was_ready)
+        if process.restarts and not process.stop_asked:
+            self._wait_to_restart(now, process, lived)
+        return actions
+
+    def _keep_crash(self, now: Instant, process: Process) -> None:
+        self.crashes.append(
+            Crash(
+                process.name,
+                process.pid,
+                process.incarnation,
+                process.code,
+                now,
+                process.sentence,
+            )
+        )
+
+    def _wait_to_restart(self, now: Instant, process: Process, lived: int) -> None:
+        if lived >= LIVED_LONG_ENOUGH:
+            process.failures = 0
+        delay = 0
+        if process.failures:
+            doublings = min(process.failures - 1, _RESTART_DOUBLINGS_MAX)
+            delay = min(RESTART_DELAY_FIRST << doublings, RESTART_DELAY_MAX)
+        process.failures += 1
+        process.phase = Phase.WAITING
+        process.due = Instant(now + delay)
+
+    def _give_up(self, process: Process, *, was_ready: bool) -> list[Action]:
+        moment = "before the cluster was up" if was_ready else "before it was ready"
+        why = process.sentence or f"it ended {moment} ({ending(process.code)})"
+        return [GiveUp(f"cannot start {process.name}: {why}"), *self._end(force=False)]
+
+    def _end(self, *, force: bool) -> list[Action]:
+        if self.ending and not (force and not self.forced):
+            return []
+        self.ending = True
+        self.forced = self.forced or force
+        for process in self.processes.values():
+            if process.phase is Phase.WAITING and not process.spawning:
+                process.phase = Phase.ENDED
+        return self._end_next()
+
+    def _end_next(self) -> list[Action]:
+        """Ask those to end whose turn it is; when none is left, finish."""
+        if self.forced:
+            alive = [p for p in self.processes.values() if p.is_alive]
+            return [Send(p.name, signal.SIGKILL) for p in alive] or self._finish()
+        for role in STOP_ORDER:
+            alive = [p for p in self.processes.values() if p.is_alive and p.name.role is role]
+            if alive:
+                return [a for p in alive if not p.stop_asked for a in self._stop(p)]
+        return self._finish()
+
+    def _finish(self) -> list[Action]:
+        if self.finished or any(p.spawning for p in self.processes.values()):
+            return []
+        self.finished = True
+        return [Finish()]
+
+
+def ending(code: int) -> str:
+    """How a process ended, for people."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

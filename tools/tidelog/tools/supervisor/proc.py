@@ -1,0 +1,98 @@
+"""What the kernel says of processes: who lives, who is stopped, who holds a port."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TCP_LISTEN = "0A"
+_STATE, _STARTED = 0, 19  # counted from the field after the name
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident bytes, and the share of them that is this process's own by right."""
+
+    rss_bytes: int
+    pss_bytes: int
+
+
+def is_stopped(pid: int) -> bool:
+    """State T or t: stopped by a signal or a debugger; it cannot act until it is continued."""
+    fields = _stat(pid)
+    return bool(fields) and fields[_STATE] in {"T", "t"}
+
+
+def is_gone(pid: int) -> bool:
+    """There is no such process, or it is dead and only waits for its parent."""
+    fields = _stat(pid)
+    return not fields or fields[_STATE] in {"Z", "X"}
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return text.rpartition(") ")[2].split()
+
+
+def memory_of(pid: int) -> Memory:
+    """Zeros where the process is gone or the kernel does not say."""
+    try:
+        text = (_PROC / str(pid) / "smaps_rollup").read_text(encoding="ascii")
+    except OSError:
+        return Memory(0, 0)
+    sizes = {}
+    for line in text.splitlines()[1:]:
+        name, _, rest = line.partition(":")
+        sizes[name] = int(rest.split()[0]) * 1024
+    return Memory(sizes.get("Rss", 0), sizes.get("Pss", 0))
+
+
+def boot_id() -> str:
+    """Another one after each start of the machine."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def listener(port: int) -> str | None:
+    """Who listens on a TCP port, for people; None where the kernel shows us no process."""
+    inodes = _listening_inodes(port)
+    if not inodes:
+        return None
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    for folder in _PROC.iterdir():
+        if folder.name.isdecimal() and _holds(folder / "fd", wanted):
+            return f"{_name(folder)} (pid {folder.name})"
+    return None
+
+
+def _listening_inodes(port: int) -> set[str]:
+    inodes = set()
+    for table in ("net/tcp", "net/tcp6"):
+        try:
+            lines = (_PROC / table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        rows = (line.split() for line in lines)
+        inodes |= {
+            row[9]
+            for row in rows
+            if row[3] == _TCP_LISTEN and int(row[1].rpartition(":")[2], 16) == port
+        }
+    return inodes
+
+
+def _holds(folder: Path, links: set[str]) -> bool:
+    try:
+        return any(str(entry.readlink()) in links for entry in folder.iterdir())
+    except OSError:
+        return False  # another user's process, or one that just ended
+
+
+def _name(folder: Path) -> str:
+    try:
+        return (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "a process"

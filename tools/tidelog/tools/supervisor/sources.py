@@ -1,0 +1,245 @@
+"""Where the wish for a cluster comes from: flags, environment, files, defaults, in this order.
+
+`tidelog.toml`, or `[tool.tidelog]` of a `pyproject.toml`, is taken from the current folder; another
+file is named with `--config`. Its form:
+
+```toml
+[cluster]
+brokers = 3
+[broker]
+num.partitions = 6
+[broker.1]
+flush.policy = "commit"
+```
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidelog.kernel.config import SettingError, Table
+from tidelog.kernel.limits import BROKERS_MAX
+
+BASE_PORT_DEFAULT = 9092
+BROKERS_DEFAULT = 1
+PORT_MAX = 65_535
+_CLUSTER_KEYS = ("brokers", "base-port")
+_OUR_VARIABLES = frozenset(
+    {"CLUSTER", "DATA", "BOOTSTRAP", "BROKERS", "BASE_PORT", "CONFIG", "DEBUG", "JSON", "COMPLETE"}
+)
+_EVERY_BROKER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A setting as it was given, and where: `broker` is -1 where it is for all."""
+
+    name: str
+    text: str
+    where: str
+    broker: int = _EVERY_BROKER
+
+
+@dataclass(slots=True)
+class Wish:
+    """What the user wants to run. `settings` are checked texts."""
+
+    brokers: int | None = None
+    base_port: int | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    broker_settings: dict[int, dict[str, str]] = field(default_factory=dict)
+
+    def settings_of(self, broker: int) -> dict[str, str]:
+        return self.settings | self.broker_settings.get(broker, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The command line's part."""
+
+    settings: Sequence[str] = ()
+    config: str | None = None
+    brokers: int | None = None
+    base_port: int | None = None
+
+
+def gather(flags: Flags, environment: Mapping[str, str], folder: Path, table: Table) -> Wish:
+    """All sources, the strongest last to speak. SettingError says which setting, and where."""
+    cluster, given = _from_files(flags.config, folder)
+    given += _from_environment(environment, table)
+    given += [_from_flag(text) for text in flags.settings]
+    wish = Wish(
+        brokers=_number("brokers", flags.brokers, environment, cluster, BROKERS_MAX),
+        base_port=_number("base-port", flags.base_port, environment, cluster, PORT_MAX),
+    )
+    for origin in given:
+        _take(wish, origin, table)
+    return wish
+
+
+def _take(wish: Wish, origin: Origin, table: Table) -> None:
+    try:
+        table.check(origin.name, origin.text)
+    except SettingError as error:
+        raise SettingError(f"{origin.where}: {error}") from error
+    if origin.broker == _EVERY_BROKER:
+        wish.settings[origin.name] = origin.text
+    else:
+        wish.broker_settings.setdefault(origin.broker, {})[origin.name] = origin.text
+
+
+def _number(
+    name: str,
+    flag: int | None,
+    environment: Mapping[str, str],
+    cluster: Mapping[str, object],
+    high: int,
+) -> int | None:
+    variable = f"TIDELOG_{name.upper().replace('-', '_')}"
+    if flag is not None:
+        return flag
+    low = 0 if name == "base-port" else 1
+    for where, value in ((variable, environment.get(variable)), (name, cluster.get(name))):
+        if value is None:
+            continue
+        if not str(value).isdecimal() or not low <= int(str(value)) <= high:
+            raise SettingError(f"{where}={value!r}: must be between {low} and {high}")
+        return int(str(value))
+    return None
+
+
+def _from_flag(text: str) -> Origin:
+    """`KEY=VALUE` or `broker.1:KEY=VALUE`."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise SettingError(f"--set {text!r}: must be KEY=VALUE or broker.ID:KEY=VALUE")
+    head, colon, name = key.strip().partition(":")
+    if not colon:
+        return Origin(head, value.strip(), "--set")
+    word, _, number = head.partition(".")
+    if word != "broker" or not number.isdecimal() or int(number) >= BROKERS_MAX:
+        raise SettingError(f"--set {text!r}: before the colon must stand broker.ID")
+    return Origin(name.strip(), value.strip(), "--set", int(number))
+
+
+def _from_environment(environment: Mapping[str, str], table: Table) -> list[Origin]:
+    """TIDELOG_… and, as in Kafka's images, KAFKA_…; ours is the stronger.
+
+    A KAFKA_ variable that is no setting (KAFKA_HOME, KAFKA_OPTS) belongs to someone else.
+    """
+    kafkas, ours = [], []
+    for variable, value in sorted(environment.items()):
+        family, _, rest = variable.partition("_")
+        if not rest or family not in {"KAFKA", "TIDELOG"}:
+            continue
+        name = setting_name(rest)
+        origin = Origin(name, value, variable)
+        if family == "KAFKA" and name in table:
+            kafkas.append(origin)
+        elif family == "TIDELOG" and rest not in _OUR_VARIABLES:
+            ours.append(origin)
+    return kafkas + ours
+
+
+def setting_name(variable: str) -> str:
+    """As Kafka's images read a variable: `_` is a dot, `__` an underscore, `___` a dash.
+
+    >>> setting_name("LOG_RETENTION_MS"), setting_name("A__B___C")
+    ('log.retention.ms', 'a_b-c')
+    """
+    lowered = variable.lower().replace("___", "-").replace("__", "\0")
+    return lowered.replace("_", ".").replace("\0", "_")
+
+
+def _from_files(config: str | None, folder: Path) -> tuple[Mapping[str, object], list[Origin]]:
+    if config is not None:
+        return _read(Path(config), named=True)
+    for name in ("tidelog.toml", "pyproject.toml"):
+        if (folder / name).is_file():
+            return _read(folder / name, named=False)
+    return {}, []
+
+
+def _read(path: Path, *, named: bool) -> tuple[Mapping[str, object], list[Origin]]:
+    """A file named on the command line must be there and readable, and so must a found one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise SettingError(f"--config {path}: there is no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"cannot read {path}: {_reason(error)}") from error
+    if path.suffix == ".properties":
+        return {}, [Origin(k, v, f"{path.name} line {n}") for n, k, v in properties(text)]
+    return _from_toml(path.name, text, whole=named or path.name != "pyproject.toml")
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"
+
+
+def properties(text: str) -> Iterable[tuple[int, str, str]]:
+    """Lines of a .properties file: number, key, value."""
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, equals, value = stripped.partition("=")
+        if not equals:
+            raise SettingError(f"line {number}: {stripped!r} is not KEY=VALUE")
+        yield number, key.strip(), value.strip()
+
+
+def _from_toml(name: str, text: str, *, whole: bool) -> tuple[Mapping[str, object], list[Origin]]:
+    import tomllib  # noqa: PLC0415 -- 10 ms that only those with a file pay
+
+    try:
+        document: Mapping[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{name}: {error}") from error
+    if not whole:
+        document = _table(name, document.get("tool", {}), "tidelog")
+    cluster = _table(name, document, "cluster")
+    for key in cluster:
+        if key not in _CLUSTER_KEYS:
+            near = difflib.get_close_matches(key, _CLUSTER_KEYS, n=1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            raise SettingError(f"{name}: [cluster] has no {key!r}{meant}")
+    rest = {key: value for key, value in document.items() if key not in {"broker", "cluster"}}
+    origins = [Origin(key, value, name) for key, value in _flat(name, rest)]
+    for key, value in _table(name, document, "broker").items():
+        if key.isdecimal() and int(key) < BROKERS_MAX:
+            one = _flat(name, _table(name, document["broker"], key))
+            origins += [Origin(k, v, f"{name} [broker.{key}]", int(key)) for k, v in one]
+        else:
+            origins += [Origin(k, v, f"{name} [broker]") for k, v in _flat(name, {key: value})]
+    return cluster, origins
+
+
+def _table(name: str, document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = document.get(key, {})
+    if not isinstance(value, dict):
+        raise SettingError(f"{name}: [{key}] must be a table")
+    return value
+
+
+def _flat(name: str, document: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    """TOML reads `num.partitions = 3` as tables in tables; the key is the whole path again."""
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield from _flat(name, value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, _text(name, prefix + key, value)
+
+
+def _text(name: str, key: str, value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str() | int() | float():
+            return str(value)
+        case list():
+            return ",".join(_text(name, key, element) for element in value)
+        case _:
+            raise SettingError(f"{name}: {key} must be a text, a number, true, false or a list")

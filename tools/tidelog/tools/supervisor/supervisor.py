@@ -1,0 +1,450 @@
+"""The supervisor: forks the cluster's processes, waits for whatever happens to them, ends them.
+
+No thread, no event loop of a library, no ZeroMQ: it forks for as long as it lives. It learns of
+deaths by pidfd, of signals by a pipe, of everything else by looking four times a second.
+"""
+
+import gc
+import os
+import selectors
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from tidelog.kernel.ids import BrokerId, Incarnation
+from tidelog.kernel.instant import Instant, ms, s
+from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, supervisor_socket
+from tidelog.node.ipc.board import Board
+from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
+from tidelog.node.runtime.process import EventLog
+from tidelog.tools.supervisor import child, plan, proc
+from tidelog.tools.supervisor.answers import Answers
+from tidelog.tools.supervisor.entries import Entries
+from tidelog.tools.supervisor.folder import INCARNATIONS_RESERVED, DataFolder, Run
+from tidelog.tools.supervisor.hang import LOOK_EVERY, HangWatch, Hung, Reading
+from tidelog.tools.supervisor.plan import Name, Phase, Plan
+from tidelog.tools.supervisor.ports import HOST, PortKeeper
+from tidelog.tools.supervisor.report import Report
+from tidelog.tools.supervisor.service import Document, Service
+from tidelog.tools.supervisor.sources import Wish
+from tidelog.tools.supervisor.status import VERSION, Seen, document, role_word, state_of
+
+_FORCE_AFTER = s(5)
+_IMPATIENT_EVERY = ms(2)
+_READY_BYTES = 8192
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+log = EventLog("supervisor")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a start has prepared for the supervisor."""
+
+    run: Run
+    folder: DataFolder
+    board: Board
+    ports: PortKeeper
+    wish: Wish
+    restart: bool
+    began: Instant
+
+
+@dataclass(slots=True)
+class _Living:
+    """A child that has not been reaped."""
+
+    pid: int
+    pidfd: int
+    ready_fd: int | None
+    since: Instant
+    heard: bytes = b""
+
+
+class Supervisor:
+    """One run of one cluster, from its first fork to its last wait."""
+
+    def __init__(self, setup: Setup, entries: Entries, report: Report) -> None:
+        self._setup = setup
+        self._entries = entries
+        self._report = report
+        self._selector = selectors.DefaultSelector()
+        self._living: dict[Name, _Living] = {}
+        self._hang = HangWatch()
+        self._next_look = Instant(0)
+        self._force_at: Instant | None = None
+        self._finished = False
+        self._failure: str | None = None
+        self._slot = setup.board.writer(slot_of(Role.SUPERVISOR))
+        cluster = setup.folder.cluster
+        names = [Name(Role.COORDINATOR, 0)]
+        names += [Name(Role.BROKER, broker) for broker in range(len(cluster.ports))]
+        first = Incarnation(cluster.incarnations_reserved - INCARNATIONS_RESERVED + 1)
+        self.plan = Plan.of(names, restart=setup.restart, next_incarnation=first)
+        self._answers = Answers(self)
+        self._service = Service(
+            supervisor_socket(setup.run.runtime_dir), self._selector, self._answers.request
+        )
+        self._boot_id = proc.boot_id()
+
+    # -- life -----------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Until everything has ended; the exit code of `tidelog up`."""
+        self._catch_signals()
+        self._slot.begin(
+            role=Role.SUPERVISOR, process_id=0, pid=os.getpid(), incarnation=Incarnation(0)
+        )
+        gc.freeze()
+        self.take(plan.Ticked())
+        gc.enable()
+        while not self._finished:
+            self._turn()
+        self._service.close()
+        if self._failure is not None:
+            self._report.failed(self._failure, 1)
+            return 1
+        return 0
+
+    def _turn(self) -> None:
+        for key, mask in self._selector.select(self._patience_s()):
+            key.data(mask)
+        now = self.now()
+        if now >= self._next_look:
+            self._next_look = Instant(now + LOOK_EVERY)
+            self._look(now)
+        if self._force_at is not None and now >= self._force_at:
+            self._force_at = None
+            self.take(plan.EndAsked(force=True))
+        due = self.plan.deadline()
+        if due is not None and now >= due:
+            self.take(plan.Ticked())
+        self._answers.look()
+
+    def _patience_s(self) -> float:
+        moments = [self._next_look, self.plan.deadline(), self._force_at, self._answers.deadline()]
+        if self._answers.is_impatient:
+            moments.append(Instant(self.now() + _IMPATIENT_EVERY))
+        first = min(moment for moment in moments if moment is not None)
+        return max(0, first - self.now()) / s(1)
+
+    def _catch_signals(self) -> None:
+        reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in _ENDING_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
+                signal.signal(number, _wake_only)
+        self._selector.register(reader, selectors.EVENT_READ, self._signalled(reader))
+
+    def _signalled(self, reader: int) -> Callable[[int], None]:
+        def receive(_mask: int) -> None:
+            for number in os.read(reader, 64):
+                again = self.plan.ending and number == signal.SIGINT
+                log.info("signal_received", signal=signal.Signals(number).name)
+                if not self.plan.ending:
+                    self._report.progress("stopping; Ctrl-C again kills what does not end")
+                self.end(force=False, sync=False)
+                if again:
+                    self.take(plan.EndAsked(force=True))
+
+        return receive
+
+    # -- the plan's shell -----------------------------------------------------------------------
+
+    def now(self) -> Instant:
+        return Instant(time.monotonic_ns())
+
+    def take(self, event: plan.Event) -> None:
+        for action in self.plan.step(self.now(), event):
+            self._perform(action)
+
+    def _perform(self, action: plan.Action) -> None:
+        match action:
+            case plan.Spawn(name, incarnation):
+                self._spawn(name, incarnation)
+            case plan.Send(name, number):
+                self.send(name, number)
+            case plan.Tell(word, name):
+                self._tell(word, name)
+            case plan.Opened():
+                self._open()
+            case plan.GiveUp(sentence):
+                self._failure = sentence
+            case plan.Finish():
+                self._finished = True
+            case _:
+                assert_never(action)
+
+    def _spawn(self, name: Name, incarnation: Incarnation) -> None:
+        self._reserve_incarnations(incarnation)
+        try:
+            forked = child.fork(self._work(name, incarnation))
+        except OSError as error:
+            self.take(plan.Spawned(name, 0))
+            self.take(plan.Refused(name, f"the system refuses a process ({error.strerror})"))
+            self.take(plan.Ended(name, 1))
+            return
+        living = _Living(forked.pid, forked.pidfd, forked.ready_fd, self.now())
+        self._living[name] = living
+        self._selector.register(forked.pidfd, selectors.EVENT_READ, lambda _: self._reap(name))
+        self._selector.register(
+            forked.ready_fd, selectors.EVENT_READ, lambda _: self._hear(name, living)
+        )
+        self.take(plan.Spawned(name, forked.pid))
+
+    def _reserve_incarnations(self, incarnation: Incarnation) -> None:
+        cluster = self._setup.folder.cluster
+        if incarnation > cluster.incarnations_reserved:
+            cluster.incarnations_reserved += INCARNATIONS_RESERVED
+            self._setup.folder.save_cluster()
+
+    def _work(self, name: Name, incarnation: Incarnation) -> child.Work:
+        role = role_word(name.role)
+        short = f"broker-{name.process_id}" if name.role is Role.BROKER else "coord"
+        return child.Work(
+            role=role,
+            process_id=name.process_id,
+            short=short,
+            data_dir=self._setup.run.data_dir,
+            main=self._main(name, incarnation),
+            close_inherited=self._close_inherited,
+        )
+
+    def _main(self, name: Name, incarnation: Incarnation) -> Callable[[int], int]:
+        run, cluster, wish = self._setup.run, self._setup.folder.cluster, self._setup.wish
+        is_broker = name.role is Role.BROKER
+        supervisor = os.getpid()
+
+        def main(ready_fd: int) -> int:
+            common: dict[str, Any] = {
+                "run_id": run.run_id,
+                "cluster_id": cluster.cluster_id,
+                "supervisor_pid": supervisor,
+                "incarnation": incarnation,
+                "data_dir": run.data_dir,
+                "runtime_dir": run.runtime_dir,
+                "boot_id": self._boot_id,
+                "disk_generation": cluster.disk_generation,
+                "settings": wish.settings_of(name.process_id) if is_broker else wish.settings,
+                "ready_fd": ready_fd,
+                "board_slot": slot_of(name.role, name.process_id),
+            }
+            if not is_broker:
+                return self._entries.coordinator(CoordinatorLaunch(**common))
+            port = cluster.ports[name.process_id]
+            broker = BrokerId(name.process_id)
+            return self._entries.broker(
+                BrokerLaunch(**common, broker_id=broker, host=HOST, port=port)
+            )
+
+        return main
+
+    def _close_inherited(self) -> None:
+        """In a child. What stands in an epoll is only closed: the epoll itself is the parent's."""
+        self._service.close_inherited()
+        self._setup.ports.close()
+        self._setup.board.close()
+        self._setup.folder.let_go()
+
+    def send(self, name: Name, number: signal.Signals) -> None:
+        living = self._living.get(name)
+        if living is None:
+            return
+        try:
+            signal.pidfd_send_signal(living.pidfd, number)
+        except ProcessLookupError:
+            return  # dead, and its death is about to be noticed
+        log.info("signal_sent", process=str(name), to=living.pid, signal=number.name)
+
+    def _tell(self, word: str, name: Name) -> None:
+        process = self.plan.processes[name]
+        fields: dict[str, object] = {"incarnation": process.incarnation}
+        if word != "started":
+            fields |= {"how": plan.ending(process.code), "sentence": process.sentence}
+        write = log.warning if word == "died" else log.info
+        write(f"process_{word}", of=str(name), its_pid=process.pid, **fields)
+        self._service.tell(self._event(word, process))
+        if word == "died" and self.plan.opened and not self.plan.ending:
+            self._report.progress(_news_of_a_death(process))
+
+    def _event(self, word: str, process: plan.Process) -> Document:
+        return {
+            "event": word,
+            "role": role_word(process.name.role),
+            "id": process.name.process_id,
+            "pid": process.pid,
+            "incarnation": process.incarnation,
+        }
+
+    def told_so_far(self) -> list[Document]:
+        lines = []
+        for process in self.plan.processes.values():
+            if process.pid:
+                over = "died" if process.code else "stopped"
+                word = "started" if process.is_alive else over
+                lines.append(self._event(word, process))
+        hung = [p for p in self.plan.processes.values() if self._hang.is_hung(p.name)]
+        return lines + [self._event("hung", process) for process in hung]
+
+    def _open(self) -> None:
+        seconds = round((self.now() - self._setup.began) / s(1), 3)
+        log.info("cluster_ready", after_s=seconds)
+        self._slot.words[Word.STATE] = SlotState.RUNNING
+        self._slot.publish()
+        run = self._setup.run
+        self._report.ready(
+            {
+                "version": VERSION,
+                "cluster": run.cluster,
+                "cluster_id": self._setup.folder.cluster.cluster_id,
+                "bootstrap": run.bootstrap,
+                "brokers": len(self._setup.folder.cluster.ports),
+                "data": run.data_dir,
+                "pid": run.pid,
+                "seconds": seconds,
+            }
+        )
+
+    # -- what children say and do ---------------------------------------------------------------
+
+    def _hear(self, name: Name, living: _Living) -> None:
+        assert living.ready_fd is not None
+        try:
+            chunk = os.read(living.ready_fd, _READY_BYTES)
+        except BlockingIOError:
+            return
+        living.heard = (living.heard + chunk)[:_READY_BYTES]
+        if chunk and b"\n" not in living.heard:
+            return
+        self._stop_hearing(living)
+        word, _, sentence = living.heard.decode("utf-8", "replace").strip().partition(": ")
+        if word == "ready":
+            self.take(plan.BecameReady(name))
+        elif word == "failed":
+            self.take(plan.Refused(name, sentence))
+
+    def _stop_hearing(self, living: _Living) -> None:
+        if living.ready_fd is not None:
+            self._selector.unregister(living.ready_fd)
+            os.close(living.ready_fd)
+            living.ready_fd = None
+
+    def _reap(self, name: Name) -> None:
+        living = self._living[name]
+        code = child.reap(living.pidfd)
+        if code is None:
+            return
+        if living.ready_fd is not None:
+            self._hear(name, living)  # its last words, if they have not been read
+            self._stop_hearing(living)
+        self._selector.unregister(living.pidfd)
+        os.close(living.pidfd)
+        del self._living[name]
+        self.take(plan.Ended(name, code))
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def _look(self, now: Instant) -> None:
+        self._slot.heartbeat(now)
+        readings = {
+            name: Reading(living.pid, proc.is_stopped(living.pid), self._heartbeat(name))
+            for name, living in self._living.items()
+            if self.plan.processes[name].phase is Phase.RUNNING
+        }
+        for change in self._hang.look(now, readings):
+            hung = isinstance(change, Hung)
+            log.warning("process_hung" if hung else "process_resumed", of=str(change.name))
+            process = self.plan.processes[change.name]
+            self._service.tell(self._event("hung" if hung else "resumed", process))
+            if hung and change.name.role is not Role.BROKER and not self.plan.ending:
+                self.send(change.name, signal.SIGKILL)  # a hung one keeps its locks
+
+    def _heartbeat(self, name: Name) -> Instant:
+        slot = self._slot_of(name)
+        return slot.heartbeat if slot else Instant(0)
+
+    def _slot_of(self, name: Name) -> Slot | None:
+        """What the present life has published."""
+        slot = self._setup.board.read_slot(slot_of(name.role, name.process_id))
+        ours = slot is not None and slot[Word.INCARNATION] == self.plan.processes[name].incarnation
+        return slot if ours else None
+
+    def is_stopped(self, name: Name) -> bool:
+        return name in self._living and proc.is_stopped(self._living[name].pid)
+
+    def status(self) -> dict[str, Any]:
+        state = "starting"
+        if self.plan.ending:
+            state = "stopping"
+        elif self.plan.opened:
+            state = "running"
+        seen = [self._seen_self(), *(self._seen(p) for p in self.plan.processes.values())]
+        return document(self._setup.run, self._setup.folder.cluster.cluster_id, state, seen)
+
+    def _seen_self(self) -> Seen:
+        memory = proc.memory_of(os.getpid())
+        return Seen(
+            name=Name(Role.SUPERVISOR, 0),
+            pid=os.getpid(),
+            state="running",
+            uptime_s=(self.now() - self._setup.began) / s(1),
+            rss_bytes=memory.rss_bytes,
+            pss_bytes=memory.pss_bytes,
+            port=None,
+            flush_policy=None,
+            slot=None,
+        )
+
+    def _seen(self, process: plan.Process) -> Seen:
+        living = self._living.get(process.name)
+        memory = proc.memory_of(living.pid) if living else proc.Memory(0, 0)
+        slot = self._slot_of(process.name) if living else None
+        is_broker = process.name.role is Role.BROKER
+        broker = process.name.process_id
+        return Seen(
+            name=process.name,
+            pid=living.pid if living else None,
+            state=state_of(
+                process.phase,
+                process.code,
+                stopped=self.is_stopped(process.name),
+                fenced=slot is not None and slot[Word.STATE] == SlotState.FENCED,
+            ),
+            uptime_s=(self.now() - living.since) / s(1) if living else 0.0,
+            rss_bytes=memory.rss_bytes,
+            pss_bytes=memory.pss_bytes,
+            port=self._setup.folder.cluster.ports[broker] if is_broker else None,
+            flush_policy=_flush_policy(self._setup.wish, broker) if is_broker else None,
+            slot=slot,
+        )
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def end(self, *, force: bool, sync: bool) -> int:
+        if sync:
+            self._slot.words[Word.SYNC_AT_STOP] = 1
+        self._slot.words[Word.STATE] = SlotState.STOPPING
+        self._slot.publish()
+        if force and self._force_at is None:
+            self._force_at = Instant(self.now() + _FORCE_AFTER)
+        self.take(plan.EndAsked())
+        return os.getpid()
+
+
+def _wake_only(_number: int, _frame: object) -> None:
+    """The wake-up pipe carries the number; nothing is done inside a handler."""
+
+
+def _flush_policy(wish: Wish, broker: int) -> str:
+    return wish.settings_of(broker).get("flush.policy", "os")
+
+
+def _news_of_a_death(process: plan.Process) -> str:
+    how = f"{process.name} (pid {process.pid}) ended: {plan.ending(process.code)}"
+    if process.phase is Phase.WAITING:
+        return f"{how}; it is started again"
+    if process.name.role is Role.BROKER:
+        return f"{how}; start it with tidelog broker start {process.name.process_id}"
+    return how

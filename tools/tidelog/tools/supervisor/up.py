@@ -1,0 +1,258 @@
+"""A start, from the wish to a running supervisor: claim, prepare, run, clean up."""
+
+import contextlib
+import gc
+import os
+import resource
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelog.kernel.config import SettingError, Table
+from tidelog.kernel.failures import CannotStartError
+from tidelog.kernel.instant import Instant
+from tidelog.kernel.launch import board_name, log_file
+from tidelog.node.ipc.board import Board
+from tidelog.node.runtime.process import EventLog, set_title, setup_logging
+from tidelog.tools.supervisor import entries, leftovers
+from tidelog.tools.supervisor.folder import (
+    INCARNATIONS_RESERVED,
+    DataFolder,
+    Run,
+    is_held,
+    run_in,
+    sentences,
+)
+from tidelog.tools.supervisor.ports import PortKeeper, bootstrap
+from tidelog.tools.supervisor.report import PipeReport, Report, relay
+from tidelog.tools.supervisor.sources import (
+    BASE_PORT_DEFAULT,
+    BROKERS_DEFAULT,
+    PORT_MAX,
+    Flags,
+    Wish,
+    gather,
+)
+from tidelog.tools.supervisor.supervisor import Setup, Supervisor
+
+FAILED = 1
+_DESCRIPTORS_MAX = 1 << 20
+
+log = EventLog("supervisor")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `tidelog up` was asked for; `wish` is already checked."""
+
+    cluster: str
+    data: Path
+    """Absolute: where the named cluster lives, or where its pointer is."""
+    wish: Wish
+    ephemeral: bool = False
+    restart: bool = False
+    detached: bool = False
+
+
+def wish(flags: Flags, environment: Mapping[str, str], folder: Path) -> Wish:
+    """SettingError where a source is wrong."""
+    from tidelog.node.settings import BROKER  # noqa: PLC0415 -- only a start needs the tables
+
+    table: Table = BROKER
+    return gather(flags, environment, folder, table)
+
+
+def start(request: Request, report: Report, began: Instant) -> int:
+    """In the process that becomes the supervisor, until the cluster has ended; the exit code."""
+    # No collection while everything is imported and made: it would only be work, and after the
+    # freeze the children share all of it.
+    gc.disable()
+    signal.signal(signal.SIGTERM, _end_early)
+    try:
+        with contextlib.ExitStack() as undo:
+            setup = _Preparation(request, undo).prepare(began)
+            return Supervisor(setup, entries.load(), report).run()
+    except (CannotStartError, SettingError) as error:
+        report.failed(str(error), FAILED)
+        return FAILED
+
+
+def _end_early(number: int, _frame: object) -> None:
+    """Before the supervisor has its own handlers: clean up and end."""
+    raise SystemExit(128 + number)
+
+
+def detach(request: Request, report: Report, began: Instant) -> int:
+    """Start in a session of its own; return once the cluster is ready, or cannot be."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(_detached(request, writer, began))
+    os.close(writer)
+    try:
+        return relay(reader, report)
+    except KeyboardInterrupt:
+        os.kill(pid, signal.SIGTERM)
+        raise
+
+
+def _detached(request: Request, writer: int, began: Instant) -> int:
+    os.setsid()
+    os.closerange(3, writer)
+    os.closerange(writer + 1, _DESCRIPTORS_MAX)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.close(null)
+    code = start(request, PipeReport(writer), began)
+    log.info("supervisor_ended", code=code)
+    return code
+
+
+class _Preparation:
+    """Takes what a run needs, step by step; `undo` lets go of it in the opposite order."""
+
+    def __init__(self, request: Request, undo: contextlib.ExitStack) -> None:
+        self._request = request
+        self._undo = undo
+        self._run_id = leftovers.new_run_id()
+
+    def prepare(self, began: Instant) -> Setup:
+        request = self._request
+        refusal = refuse_second(request.data, request.cluster)
+        if refusal:
+            raise CannotStartError(refusal)
+        data = self._make_ephemeral() if request.ephemeral else request.data
+        folder = DataFolder.claim(data, request.cluster)
+        set_title("supervisor", "tidelog supervisor")
+        with sentences(data):
+            log_path = log_file(str(data), "supervisor", 0)
+            setup_logging(log_path, "supervisor", 0, take_output=request.detached)
+        self._forget_dead_runs(folder)
+        runtime = leftovers.runtime_folder(self._run_id)
+        # Children leave sockets and memory there: everything of this run goes, found by its id.
+        self._undo.callback(leftovers.remove_run, self._run_id)
+        leftovers.make_runtime_folder(runtime)
+        ports = self._keep_ports(folder)
+        board = Board.create(board_name(self._run_id))
+        leftovers.hold_board(board.descriptor)
+        run = Run(
+            run_id=self._run_id,
+            pid=os.getpid(),
+            cluster=request.cluster,
+            runtime_dir=str(runtime),
+            data_dir=str(data),
+            bootstrap=bootstrap(folder.cluster.ports),
+        )
+        self._save(folder, run)
+        _raise_descriptor_limit()
+        return Setup(run, folder, board, ports, request.wish, request.restart, began)
+
+    def _make_ephemeral(self) -> Path:
+        data = leftovers.ephemeral_folder(self._run_id)
+        with sentences(data):
+            data.mkdir(mode=0o700)
+        self._undo.callback(leftovers.remove_data, data)
+        return data
+
+    def _forget_dead_runs(self, folder: DataFolder) -> None:
+        """The folder is ours, so whoever run.json speaks of is dead."""
+        old = run_in(folder.path)
+        if old is not None:
+            log.info("dead_run_removed", run_id=old.run_id)
+            leftovers.remove_run(old.run_id)
+        for run_id in leftovers.sweep():
+            log.info("dead_run_removed", run_id=run_id)
+
+    def _keep_ports(self, folder: DataFolder) -> PortKeeper:
+        cluster, wish = folder.cluster, self._request.wish
+        known = len(cluster.ports)
+        brokers = wish.brokers or known or BROKERS_DEFAULT
+        if brokers < known:
+            raise CannotStartError(
+                f"cluster {self._request.cluster!r} has {known} brokers, and their data: "
+                f"start it with --brokers {known}, or another with --cluster NAME"
+            )
+        base = cluster.base_port if known else BASE_PORT_DEFAULT
+        if wish.base_port is not None:
+            base = wish.base_port
+        if base + brokers - 1 > PORT_MAX:
+            raise CannotStartError(
+                f"--base-port {base}: with {brokers} brokers it must be at most "
+                f"{PORT_MAX - brokers + 1}"
+            )
+        preferred = cluster.ports if base == cluster.base_port else []
+        preferred = preferred + [0] * (brokers - len(preferred))
+        keeper = PortKeeper()
+        cluster.ports = [
+            keeper.keep(base and base + broker, preferred=preferred[broker])
+            for broker in range(brokers)
+        ]
+        cluster.base_port = base
+        return keeper
+
+    def _save(self, folder: DataFolder, run: Run) -> None:
+        cluster, wish = folder.cluster, self._request.wish
+        cluster.incarnations_reserved += INCARNATIONS_RESERVED
+        cluster.settings = wish.settings
+        cluster.broker_settings = {str(k): v for k, v in wish.broker_settings.items()}
+        folder.save_cluster()
+        folder.save_run(run)
+        self._undo.callback(folder.forget_run)
+        if self._request.ephemeral:
+            self._save_pointer(run)
+
+    def _save_pointer(self, run: Run) -> None:
+        """So that the next commands in this folder find the ephemeral cluster by its name."""
+        pointer = pointer_of(self._request.data)
+        if not os.access(pointer.parent.parent, os.W_OK):
+            return
+        with sentences(pointer):
+            pointer.parent.mkdir(exist_ok=True)
+            pointer.write_text(run.data_dir + "\n", encoding="utf-8")
+        self._undo.callback(_remove_pointer, pointer)
+
+
+def pointer_of(data: Path) -> Path:
+    """Beside a cluster's folder: where its ephemeral namesake is."""
+    return data.with_name(f"{data.name}.ephemeral")
+
+
+def _remove_pointer(pointer: Path) -> None:
+    pointer.unlink(missing_ok=True)
+    try:
+        pointer.parent.rmdir()
+    except OSError:
+        return  # other clusters live there
+
+
+def find(data: Path) -> Path:
+    """The folder of a cluster that may be ephemeral: a live one wins over what lies there."""
+    try:
+        ephemeral = Path(pointer_of(data).read_text(encoding="utf-8").strip())
+    except OSError:
+        return data
+    return ephemeral if is_held(ephemeral) else data
+
+
+def refuse_second(data: Path, cluster: str) -> str | None:
+    """Why an ephemeral cluster cannot start under this name; None where it can."""
+    for folder in (find(data), data):
+        run = run_in(folder)
+        if run is not None and is_held(folder):
+            return (
+                f"cluster {cluster!r} is already running (pid {run.pid}): "
+                "stop it with tidelog down, or start another with --cluster NAME"
+            )
+    return None
+
+
+def _raise_descriptor_limit() -> None:
+    """To what the system allows: 10,000 connections do not fit into the usual 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def now() -> Instant:
+    return Instant(time.monotonic_ns())
