@@ -73,6 +73,7 @@ def _decompress_into(codec: Codec, data: Bytes, limit: int) -> bytes:
         except cramjam.DecompressionError as failure:
             if str(failure) != _BUFFER_FULL:
                 raise WireError(f"{codec.name.lower()}: {failure}") from None
+        del buffer  # before the next one is made
         if size == limit:
             raise _too_large(codec, limit)
         size = min(limit, size * _BUFFER_GROWTH)

@@ -163,7 +163,7 @@ class _ReadSource:
         source = self._source
         self._length("i")
         with source.block(self._null(place, nullable=nullable)):
-            if isinstance(element, Primitive) and element.code in primitives.UNPACK_ARRAY:
+            if isinstance(element, Primitive) and element.is_number:
                 self._numbers(element, place)
                 return
             smallest = self._smallest(element)

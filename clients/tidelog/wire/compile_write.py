@@ -152,7 +152,7 @@ class _WriteSource:
         source.emit(f"v = {place}")
         self._measure("()", "v", nullable=nullable)
         self._length("i")
-        if isinstance(element, Primitive) and element.code in primitives.PACK_ARRAY:
+        if isinstance(element, Primitive) and element.is_number:
             self._numbers(element)
             return
         assert not isinstance(element, Array), "Kafka has no arrays of arrays"

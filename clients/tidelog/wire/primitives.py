@@ -34,6 +34,11 @@ class Primitive:
         """Its bytes, or 0 where it has a length."""
         self.zero = zero
 
+    @property
+    def is_number(self) -> bool:
+        """Whether an array of it is one `struct` call."""
+        return self.size > 0 and self.code in UNPACK_ARRAY
+
 
 BOOL = Primitive("bool", "?", 1, zero=False)
 INT8 = Primitive("int8", "b", 1, 0)
