@@ -7,6 +7,7 @@ import pytest
 from harness.tidy_checks import ROOT
 from tidelog.kernel.config import Table
 from tidelog.node import settings
+from tidelog.node.api import dispatch
 from tidelog.tools import doc_tables
 
 
@@ -29,3 +30,9 @@ def test_a_page_that_was_changed_by_hand_is_stale(tmp_path: Path) -> None:
 def test_every_setting_is_on_its_page(table: Table) -> None:
     page = doc_tables.settings_page()
     assert [name for name in table.rows if f"| `{name}` |" not in page] == []
+
+
+def test_every_request_that_is_answered_is_on_its_page() -> None:
+    page = doc_tables.protocol_page()
+    routes = dispatch.routes().routes.values()
+    assert [route.api.name for route in routes if f"[{route.api.name}](" not in page] == []

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tidelog.kernel.config import Setting, Table
 from tidelog.node import settings
+from tidelog.node.api import dispatch
+from tidelog.node.api.registry import Route
 
 MADE = """\
 <!-- Made from the code by `python -m tidelog.tools.doc_tables`: change the rows, not this page. -->
@@ -36,6 +38,22 @@ A topic's own value wins over the broker setting named beside it, which wins ove
 {broker}
 """
 
+PROTOCOL_PAGE = """{made}
+# Protocol
+
+The requests of Kafka's protocol that a broker answers. A request with another key or version ends
+its connection, as Apache Kafka does it; ApiVersions alone says instead which versions it speaks.
+
+*Served* is what works; *advertised* is what ApiVersions says. They differ for Produce only: old
+librdkafka compresses only where a broker advertises version 0. From the *flexible* version on, a
+message has compact lengths and tagged fields.
+
+{table}
+
+Semantics are Apache Kafka 4.3's. The fields of each message and the versions they appear in stand
+in the linked files, which are also what the codec is compiled from.
+"""
+
 
 def settings_page() -> str:
     """docs/settings.md: every setting, its default, what it may be, what it does."""
@@ -48,9 +66,18 @@ def settings_page() -> str:
     )
 
 
+def protocol_page() -> str:
+    """docs/protocol.md: every request that is answered, with its versions."""
+    head = ("key", "request", "served", "advertised", "flexible", "notes")
+    registry = dispatch.routes()
+    advertised = {key: f"{low} to {high}" for key, low, high in registry.advertised()}
+    rows = [_route_row(route, advertised[route.key]) for route in registry.routes.values()]
+    return PROTOCOL_PAGE.format(made=MADE, table=_table(head, rows))
+
+
 def pages() -> dict[str, str]:
     """Every generated page by its file name."""
-    return {"settings.md": settings_page()}
+    return {"settings.md": settings_page(), "protocol.md": protocol_page()}
 
 
 def stale(folder: Path) -> list[str]:
@@ -73,6 +100,15 @@ def _setting_row(row: Setting, synonyms: Mapping[str, str]) -> tuple[str, ...]:
     default = f"`{row.default}`" if row.default else "(empty)"
     acts = "yes" if row.effect else "no"
     return (f"`{row.name}`", *broker_name, row.kind, default, row.rule, acts, row.doc)
+
+
+def _route_row(route: Route, advertised: str) -> tuple[str, ...]:
+    api = route.api
+    module = api.request.__module__.replace(".", "/")
+    link = f"[{api.name}](../clients/{module}.py)"
+    served = f"{route.versions[0]} to {route.versions[-1]}"
+    flexible = "never" if api.flexible_from is None else f"from {api.flexible_from}"
+    return (str(api.key), link, served, advertised, flexible, route.note)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
