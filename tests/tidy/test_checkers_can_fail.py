@@ -35,6 +35,10 @@ def test_a_sleep_is_found_but_where_processes_are_awaited(source: str) -> None:
     assert tidy_checks.sleeps("tests/cluster/test_a.py", source) == []
 
 
+def test_letting_others_run_is_no_sleep() -> None:
+    assert tidy_checks.sleeps("tests/unit/test_a.py", "async def f():\n    await sleep(0)") == []
+
+
 @pytest.mark.parametrize(
     "source", ["import unittest.mock", "from unittest import mock", "from mock import patch"]
 )

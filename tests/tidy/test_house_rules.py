@@ -46,5 +46,6 @@ def test_every_text_keeps_the_rule(check: Check) -> None:
 
 def test_test_files_have_names_of_their_own() -> None:
     """Tests are not packages: two files of one name would be one module."""
-    names = sorted(path.name for path in (ROOT / "tests").rglob("*.py"))
+    tests = (ROOT / "tests").rglob
+    names = sorted(path.name for path in (*tests("test_*.py"), *tests("*_test.py")))
     assert [name for name in set(names) if names.count(name) > 1] == []
