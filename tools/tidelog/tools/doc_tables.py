@@ -107,7 +107,7 @@ def _route_row(route: Route, advertised: str) -> tuple[str, ...]:
     module = api.request.__module__.replace(".", "/")
     link = f"[{api.name}](../clients/{module}.py)"
     served = f"{route.versions[0]} to {route.versions[-1]}"
-    flexible = "never" if api.flexible_from is None else f"from {api.flexible_from}"
+    flexible = f"from {api.flexible_from}" if api.flexible_from <= api.versions[-1] else "never"
     return (str(api.key), link, served, advertised, flexible, route.note)
 
 
