@@ -1,0 +1,79 @@
+"""Builds the driver programs of clients that are not Python, once for each state of their source.
+
+What is built lies in the tools' cache under a name made from the sources, so a change builds anew
+and a second run of the tests builds nothing. Of many test processes one builds, the others wait.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CACHE_VARIABLE = "TIDELOG_TOOLS_CACHE"
+DEFAULT_CACHE = HERE.parents[2] / ".tools-cache"
+
+
+def franz() -> list[str]:
+    """The command that runs the Go program; its modules come through the ordinary go command."""
+    folder = built("franz", ["go.mod", "go.sum", "main.go", "admin.go", "data.go"], _go_build)
+    return [str(folder / "franz")]
+
+
+def kafkajs() -> list[str]:
+    """The command that runs the Node program; kafkajs comes through the ordinary npm command."""
+    folder = built("kafkajs", ["package.json", "package-lock.json", "main.js"], _npm_install)
+    return ["node", str(folder / "main.js")]
+
+
+def built(name: str, sources: list[str], build: Callable[[Path], None]) -> Path:
+    """The folder that `build` made from a copy of these sources."""
+    digest = hashlib.sha256(b"".join((HERE / name / source).read_bytes() for source in sources))
+    folder = _cache() / f"{name}-{digest.hexdigest()[:16]}"
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.is_dir():
+                _build_aside(folder, [HERE / name / source for source in sources], build)
+    return folder
+
+
+def _cache() -> Path:
+    given = os.environ.get(CACHE_VARIABLE)
+    return Path(given) if given else DEFAULT_CACHE
+
+
+def _build_aside(folder: Path, sources: list[Path], build: Callable[[Path], None]) -> None:
+    """Build elsewhere and rename last: whoever sees the folder sees all of it."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        work = Path(scratch) / "work"
+        work.mkdir()
+        for source in sources:
+            shutil.copy(source, work)
+        build(work)
+        work.rename(folder)
+
+
+def _go_build(folder: Path) -> None:
+    _run(folder, "go", "build", "-mod=readonly", "-trimpath", "-o", "franz", ".")
+
+
+def _npm_install(folder: Path) -> None:
+    _run(folder, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+
+
+def _run(folder: Path, *command: str) -> None:
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}"
