@@ -1,0 +1,1 @@
+"""Plans that ask several brokers and give one answer; no I/O."""

@@ -1,0 +1,108 @@
+"""Offsets by timestamp: each partition's leader is asked, again where it has moved."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidelog.clients.asking import Answered, Ask, Call, Outcome, Pause, Plan, is_transient
+from tidelog.clients.cluster_view import ClusterView, known_code, refresh
+from tidelog.clients.failures import UnsupportedError
+from tidelog.clients.retry import BACKOFF
+from tidelog.clients.settings import Isolation
+from tidelog.kernel.ids import Epoch, Offset, Partition, TopicPartition
+from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
+from tidelog.wire.messages.k02_list_offsets import API as LIST_OFFSETS
+from tidelog.wire.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+END = -1
+"""Instead of a timestamp: the high watermark, or the last stable offset."""
+START = -2
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOffset:
+    """-1 and -1 where no record is as late as asked."""
+
+    offset: Offset
+    timestamp: int
+    epoch: Epoch
+
+
+def list_offsets(
+    view: ClusterView, wanted: Mapping[TopicPartition, int], isolation: Isolation
+) -> Plan[dict[TopicPartition, FoundOffset]]:
+    """The first offset at or after each timestamp; raises Rejected where a leader says no."""
+    found: dict[TopicPartition, FoundOffset] = {}
+    failures = 0
+    while True:
+        missing = {one: wanted[one] for one in wanted if one not in found}
+        if not missing:
+            return found
+        because = ""
+        led, orphans = view.by_leader(missing)
+        if orphans:
+            because = f"{name_of(orphans[0])} has no leader"
+        if led:
+            calls = [
+                Call(leader, _ask(view, partitions, missing, isolation))
+                for leader, partitions in led.items()
+            ]
+            for outcome in (yield calls):
+                because = _take(outcome, found) or because
+        if because:
+            failures += 1
+            yield Pause(BACKOFF.wait(failures), because)
+            yield from refresh(view, {topic for topic, _ in missing})
+
+
+def name_of(partition: TopicPartition) -> str:
+    """As Kafka writes it in file names and logs."""
+    return f"{partition[0]}-{partition[1]}"
+
+
+def _ask(
+    view: ClusterView,
+    partitions: Iterable[TopicPartition],
+    wanted: Mapping[TopicPartition, int],
+    isolation: Isolation,
+) -> Ask:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for one in partitions:
+        row = ListOffsetsPartition(
+            partition_index=one[1], current_leader_epoch=view.epoch(one), timestamp=wanted[one]
+        )
+        topics.setdefault(one[0], []).append(row)
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[ListOffsetsTopic(name=name, partitions=rows) for name, rows in topics.items()],
+        timeout_ms=30_000,
+    )
+    return Ask(LIST_OFFSETS, request)
+
+
+def _take(outcome: Outcome, found: dict[TopicPartition, FoundOffset]) -> str:
+    """Note what was found; why to ask again, or nothing."""
+    if not isinstance(outcome, Answered):
+        if not is_transient(outcome):
+            raise UnsupportedError(outcome.detail)
+        return outcome.detail
+    message: ListOffsetsResponse = outcome.message
+    because = ""
+    for topic in message.topics:
+        for one in topic.partitions:
+            partition = (topic.name, Partition(one.partition_index))
+            code = known_code(one.error_code)
+            if code is ErrorCode.NONE:
+                found[partition] = FoundOffset(
+                    Offset(one.offset), one.timestamp, Epoch(one.leader_epoch)
+                )
+            elif code in RETRIABLE:
+                because = f"{name_of(partition)}: {code.name}"
+            else:
+                raise Rejected(code, name_of(partition))
+    return because

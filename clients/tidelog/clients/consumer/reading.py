@@ -1,0 +1,72 @@
+"""From fetched bytes to the records a reader should see.
+
+A batch may begin before the position: what is earlier is skipped. Control batches are never
+records. With read_committed the broker lists the transactions that were aborted in the range: a
+producer's batches from such an offset on are skipped, up to its abort marker.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.kernel.ids import Offset, TopicPartition
+from tidelog.wire.errors import WireError
+from tidelog.wire.messages.k01_fetch import AbortedTransaction
+from tidelog.wire.records import BatchHeader, Record, check_crc, iterate_batches, iterate_records
+
+ABORT_MARKER = 0
+"""The type in a control record's key: version int16, type int16."""
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What one answer holds of one partition. `position` moves as `records` is consumed."""
+
+    partition: TopicPartition
+    position: Offset
+    view: memoryview
+    aborted: Sequence[AbortedTransaction] = ()
+    high_watermark: Offset = field(default=Offset(-1))
+
+    def records(self) -> Iterator[Record]:
+        """Records from the position on; when it ends, the position is behind the last batch."""
+        skipping = _Aborted(self.aborted)
+        for header, batch in iterate_batches(self.view):
+            if header.last_offset < self.position:
+                skipping.pass_by(header, batch)
+                continue
+            if not check_crc(batch):
+                raise WireError(f"{self.partition}: CRC of the batch at {header.base_offset}")
+            if skipping.shows(header, batch):
+                for record in iterate_records(batch):
+                    if record.offset >= self.position:
+                        self.position = Offset(record.offset + 1)
+                        yield record
+            self.position = Offset(header.next_offset)
+
+
+class _Aborted:
+    """Which producers' batches are hidden at this place of the log."""
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self._coming = deque(sorted(aborted, key=lambda one: one.first_offset))
+        self._hidden: set[int] = set()
+
+    def shows(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether a reader sees the records of this batch, the next in the log."""
+        self.pass_by(header, batch)
+        if header.is_control:
+            return False
+        return not (header.is_transactional and header.producer_id in self._hidden)
+
+    def pass_by(self, header: BatchHeader, batch: memoryview) -> None:
+        while self._coming and self._coming[0].first_offset <= header.last_offset:
+            self._hidden.add(self._coming.popleft().producer_id)
+        if header.is_control and header.producer_id in self._hidden and _is_abort(batch):
+            self._hidden.discard(header.producer_id)
+
+
+def _is_abort(batch: memoryview) -> bool:
+    marker = next(iterate_records(batch), None)
+    key = b"" if marker is None or marker.key is None else marker.key
+    return int.from_bytes(key[2:4], "big") == ABORT_MARKER

@@ -1,0 +1,39 @@
+"""How asking a cluster fails, apart from its own "no" (`Rejected`)."""
+
+from typing import Any
+
+from tidelog.clients.asking import Answered, Cause, Lost
+
+
+class ClientError(Exception):
+    """Something asked of a cluster did not happen; the text is one sentence."""
+
+
+class UnreachableError(ClientError):
+    """No broker could be spoken to."""
+
+
+class TimedOutError(ClientError):
+    """The time given was not enough; the text ends with what was waited for."""
+
+
+class UnsupportedError(ClientError):
+    """The broker does not offer an API, or not in a version that we speak."""
+
+
+def failure_of(lost: Lost) -> ClientError:
+    """What to raise for a question that is not asked again."""
+    match lost.cause:
+        case Cause.UNSUPPORTED:
+            return UnsupportedError(lost.detail)
+        case Cause.TIMED_OUT:
+            return TimedOutError(lost.detail)
+        case Cause.UNREACHABLE | Cause.BROKEN:
+            return UnreachableError(lost.detail)
+
+
+def response(outcome: Answered | Lost) -> Any:  # noqa: ANN401 -- the asker knows what it asked
+    """The response to a question that must not be asked twice, or its failure raised."""
+    if isinstance(outcome, Answered):
+        return outcome.message
+    raise failure_of(outcome)

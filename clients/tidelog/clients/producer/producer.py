@@ -1,0 +1,155 @@
+"""The blocking producer: appends, and works the network when it must.
+
+One thread owns it. Nothing happens between two calls, so a program that stops appending calls
+`flush`.
+"""
+
+from tidelog.clients.asking import Answered, Lost, Ticket
+from tidelog.clients.client import Client
+from tidelog.clients.cluster_view import refresh
+from tidelog.clients.failures import ClientError
+from tidelog.clients.producer.accumulator import Accumulator
+from tidelog.clients.producer.identity import init_producer_id
+from tidelog.clients.producer.partitioner import StickyPartitioner, partition_of_key
+from tidelog.clients.producer.sender import Identity, Result, Send, Sender
+from tidelog.clients.producer.transaction import add_partitions, end_transaction
+from tidelog.clients.settings import ProducerSettings
+from tidelog.kernel.ids import Partition
+from tidelog.kernel.instant import Instant, s
+from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.records import Record
+
+LONGEST_POLL_NS = s(1)
+
+
+class Producer:
+    """`send` and `flush`; what became of the batches is in `take_results`."""
+
+    def __init__(self, client: Client, settings: ProducerSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._accumulator = Accumulator(settings)
+        self._sender = Sender(settings, self._accumulator)
+        self._sent: dict[Ticket, Send] = {}
+        self._sticky: dict[str, StickyPartitioner] = {}
+
+    def open(self, topic: str) -> int:
+        """Learn a topic, and once who we are; how many partitions it has. Rejected if none."""
+        self._client.run(refresh(self._client.view, {topic}))
+        error = self._client.view.errors.get(topic)
+        if error is not None:
+            raise Rejected(error, topic)
+        if self._settings.idempotent and self._sender.identity is None:
+            plan = init_producer_id(self._client.view, self._settings.transactional_id)
+            self._sender.identity = self._client.run(plan)
+        self._sticky.setdefault(topic, StickyPartitioner())
+        count = self._client.view.partition_count(topic)
+        if count == 0:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)
+        return count
+
+    def send(self, topic: str, record: Record, partition: Partition | None = None) -> None:
+        """Append to an opened topic; blocks while the buffer is full. The offset is not used."""
+        sticky = self._sticky[topic]
+        chosen = partition
+        if chosen is None:
+            count = self._client.view.partition_count(topic) or 1
+            key = record.key
+            chosen = sticky.choose(count) if key is None else partition_of_key(key, count)
+        now = self._client.network.now()
+        if self._accumulator.append(now, (topic, chosen), record):
+            if partition is None and record.key is None:
+                sticky.batch_closed()
+            self.work(now)
+            while not self._accumulator.has_room:
+                self.work(Instant(self._client.network.now() + LONGEST_POLL_NS))
+
+    def flush(self) -> None:
+        """Return once everything appended is written or given up."""
+        self._accumulator.close_all()
+        self._sender.accept()
+        while not self._sender.idle:
+            self.work(Instant(self._client.network.now() + LONGEST_POLL_NS))
+
+    def work(self, until: Instant) -> None:
+        """Send what is due and take answers in: those there are, or the first until then."""
+        network = self._client.network
+        now = network.now()
+        self._accumulator.close_due(now)
+        self._sender.accept()
+        self._add_partitions()
+        self._refresh()
+        while sends := self._sender.poll(now, self._client.view):
+            for send in sends:
+                self._ask(send)
+        deadlines = (self._sender.deadline(), self._accumulator.deadline(), until)
+        wake = min(one for one in deadlines if one is not None)
+        for outcome in self._client.poll(max(wake, now)):
+            self._take(network.now(), outcome)
+
+    def take_results(self) -> list[Result]:
+        """What became of batches since the last call, each told once."""
+        return self._sender.take_results()
+
+    def commit(self) -> None:
+        """Flush, then end the transaction; everything of it becomes visible at once."""
+        self._end(committed=True)
+
+    def abort(self) -> None:
+        """End the transaction; nothing of it becomes visible to readers of committed records."""
+        self._end(committed=False)
+
+    @property
+    def identity(self) -> Identity | None:
+        """None where repeats are not recognised."""
+        return self._sender.identity
+
+    def _end(self, *, committed: bool) -> None:
+        assert self._settings.transactional_id is not None
+        self.flush()
+        if self._sender.begun:
+            assert self._sender.identity is not None
+            plan = end_transaction(
+                self._client.view,
+                self._settings.transactional_id,
+                self._sender.identity,
+                committed=committed,
+            )
+            self._client.run(plan)
+            self._sender.ended()
+
+    def _add_partitions(self) -> None:
+        unadded = self._sender.unadded()
+        if unadded:
+            assert self._settings.transactional_id is not None
+            assert self._sender.identity is not None, "open() comes first"
+            plan = add_partitions(
+                self._client.view, self._settings.transactional_id, self._sender.identity, unadded
+            )
+            self._client.run(plan)
+            self._sender.added(unadded)
+
+    def _refresh(self) -> None:
+        """Ask who leads now. Where nobody answers either, batches run into their own deadline."""
+        if not self._sender.stale:
+            return
+        topics = set(self._sender.stale)
+        self._sender.stale.clear()
+        try:
+            self._client.run(refresh(self._client.view, topics), self._settings.request_timeout_ns)
+        except ClientError:
+            self._sender.stale |= topics
+
+    def _ask(self, send: Send) -> None:
+        ticket = self._client.ask(send.call)
+        assert ticket is not None, "the view knows every leader that it names"
+        self._sent[ticket] = send
+
+    def _take(self, now: Instant, outcome: Answered | Lost) -> None:
+        send = self._sent.pop(outcome.ticket, None)
+        if send is None:
+            return
+        if isinstance(outcome, Answered):
+            self._sender.answered(now, send, outcome.message)
+        else:
+            self._sender.lost(now, send, outcome)
