@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tidelog.kernel.launch import supervisor_socket
-from tidelog.tools.supervisor.folder import Run, run_in
-from tidelog.tools.supervisor.up import find
+from tidelog.tools.supervisor.folder import Run, find, run_in
 
 _CREDENTIALS = struct.Struct("@3i")
 _ANSWER_WITHIN_S = 90.0
@@ -38,6 +37,7 @@ class Link:
         credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         self.pid = int(_CREDENTIALS.unpack(credentials)[0])
         """The supervisor's, as the kernel knows it."""
+        self._pidfd = os.pidfd_open(self.pid)
 
     @classmethod
     def to(cls, data: Path) -> Self:
@@ -73,18 +73,12 @@ class Link:
 
     def wait_until_gone(self, timeout_s: float) -> bool:
         """Whether the supervisor, and with it everything, has ended in time."""
-        try:
-            descriptor = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return True
         poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        try:
-            return bool(poll.poll(timeout_s * 1000))
-        finally:
-            os.close(descriptor)
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(timeout_s * 1000))
 
     def close(self) -> None:
+        os.close(self._pidfd)
         self._lines.close()
         self._stream.close()
 

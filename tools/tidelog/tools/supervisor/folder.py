@@ -132,6 +132,20 @@ def run_in(path: Path) -> Run | None:
         return None
 
 
+def pointer_of(data: Path) -> Path:
+    """Beside a cluster's folder: where its ephemeral namesake is."""
+    return data.with_name(f"{data.name}.ephemeral")
+
+
+def find(data: Path) -> Path:
+    """The folder of a cluster that may be ephemeral: a live one wins over what lies there."""
+    try:
+        ephemeral = Path(pointer_of(data).read_text(encoding="utf-8").strip())
+    except OSError:
+        return data
+    return ephemeral if is_held(ephemeral) else data
+
+
 def is_held(path: Path) -> bool:
     """Whether a supervisor has the folder. Not for a process that has it itself."""
     try:

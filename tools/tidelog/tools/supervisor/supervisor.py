@@ -256,7 +256,7 @@ class Supervisor:
             signal.pidfd_send_signal(living.pidfd, number)
         except ProcessLookupError:
             return  # dead, and its death is about to be noticed
-        log.info("signal_sent", process=str(name), to=living.pid, signal=number.name)
+        log.info("signal_sent", of=str(name), to=living.pid, signal=number.name)
 
     def _tell(self, word: str, name: Name) -> None:
         process = self.plan.processes[name]

@@ -21,7 +21,9 @@ from tidelog.tools.supervisor.folder import (
     INCARNATIONS_RESERVED,
     DataFolder,
     Run,
+    find,
     is_held,
+    pointer_of,
     run_in,
     sentences,
 )
@@ -214,26 +216,12 @@ class _Preparation:
         self._undo.callback(_remove_pointer, pointer)
 
 
-def pointer_of(data: Path) -> Path:
-    """Beside a cluster's folder: where its ephemeral namesake is."""
-    return data.with_name(f"{data.name}.ephemeral")
-
-
 def _remove_pointer(pointer: Path) -> None:
     pointer.unlink(missing_ok=True)
     try:
         pointer.parent.rmdir()
     except OSError:
         return  # other clusters live there
-
-
-def find(data: Path) -> Path:
-    """The folder of a cluster that may be ephemeral: a live one wins over what lies there."""
-    try:
-        ephemeral = Path(pointer_of(data).read_text(encoding="utf-8").strip())
-    except OSError:
-        return data
-    return ephemeral if is_held(ephemeral) else data
 
 
 def refuse_second(data: Path, cluster: str) -> str | None:

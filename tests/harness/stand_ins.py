@@ -1,0 +1,103 @@
+"""Tiny brokers and coordinators for tests of the supervisor: `python -m harness.stand_ins up …`.
+
+STAND_IN_BROKER and STAND_IN_COORDINATOR name a way to misbehave:
+refuses (says why it cannot start), dies (ends before it is ready), ignores (SIGTERM), silent (its
+heartbeat stops once it is ready), crashes (ends by itself 50 ms after it was ready).
+"""
+
+import os
+import signal
+import socket
+import sys
+import time
+import types
+
+from tidelog.kernel.instant import Instant
+from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, Launch, board_name
+from tidelog.node.ipc.board import Board
+from tidelog.node.ipc.layout import Role, SlotState, SlotWriter, Word
+from tidelog.node.runtime.process import (
+    EventLog,
+    end_orphaned_run,
+    report_failed,
+    report_ready,
+)
+from tidelog.tools import cli
+from tidelog.tools.supervisor import entries
+
+log = EventLog("stand-in")
+BEAT_S = 0.02
+CRASHES_AFTER_S = 0.05
+
+
+class Ended(Exception):  # noqa: N818 -- it is no error
+    """SIGTERM came."""
+
+
+def _end(_number: int, _frame: types.FrameType | None) -> None:
+    raise Ended
+
+
+def run_broker(launch: BrokerLaunch) -> int:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((launch.host, launch.port))
+    listener.listen()
+    how = os.environ.get("STAND_IN_BROKER", "")
+    with Board.open(board_name(launch.run_id)) as board:
+        slot = board.writer(launch.board_slot)
+        slot.begin(
+            role=Role.BROKER,
+            process_id=launch.broker_id,
+            pid=os.getpid(),
+            incarnation=launch.incarnation,
+        )
+        slot.words[Word.LEADERS] = launch.broker_id + 1
+        slot.words[Word.REPLICAS] = launch.broker_id + 2
+        return _live(launch, slot, how)
+
+
+def run_coordinator(launch: CoordinatorLaunch) -> int:
+    how = os.environ.get("STAND_IN_COORDINATOR", "")
+    with Board.open(board_name(launch.run_id)) as board:
+        slot = board.writer(launch.board_slot)
+        slot.begin(
+            role=Role.COORDINATOR, process_id=0, pid=os.getpid(), incarnation=launch.incarnation
+        )
+        slot.words[Word.CONTROLLER_EPOCH] = launch.incarnation
+        slot.words[Word.TOPICS] = 2
+        slot.words[Word.PARTITIONS] = 6
+        code = _live(launch, slot, how)
+        end_orphaned_run(launch, board)
+        return code
+
+
+def _live(launch: Launch, slot: SlotWriter, how: str) -> int:
+    """Until SIGTERM."""
+    if how == "refuses":
+        report_failed(launch.ready_fd, "the data is on strike: give it a day off")
+        return 3
+    if how == "dies":
+        raise RuntimeError("a bug of the stand-in")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if how == "ignores" else _end)
+    try:
+        slot.words[Word.STATE] = SlotState.RUNNING
+        slot.publish()
+        slot.heartbeat(Instant(time.monotonic_ns()))
+        report_ready(launch.ready_fd)
+        log.info("stand_in_ready", settings=sorted(launch.settings), bytes=b"\x1b[31m")
+        born = time.monotonic()
+        while True:
+            time.sleep(BEAT_S)
+            if how != "silent":
+                slot.heartbeat(Instant(time.monotonic_ns()))
+            if how == "crashes" and time.monotonic() - born > CRASHES_AFTER_S:
+                return 5
+    except Ended:
+        log.info("stand_in_ended")
+        return 0
+
+
+if __name__ == "__main__":
+    entries.load = lambda: entries.Entries(run_broker, run_coordinator)
+    cli.main(sys.argv[1:])

@@ -1,0 +1,159 @@
+"""The command `tidelog`: finds the command asked for and imports no other; owns the exit codes."""
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from tidelog.tools.output import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    UNREACHABLE,
+    WRONG_USAGE,
+    CliError,
+    Group,
+    describe,
+)
+
+COMMANDS: Mapping[str, tuple[str, str, str]] = {
+    "up": ("cluster", "up", "Start a cluster."),
+    "down": ("cluster", "down", "End a cluster."),
+    "status": ("cluster", "status", "Show a cluster's processes."),
+    "broker": ("cluster", "broker", "Start, stop, kill or pause brokers."),
+    "coordinator": ("cluster", "coordinator", "Kill or pause the coordinator."),
+    "logs": ("logs", "logs", "Show what the processes say."),
+    "wait": ("wait", "wait", "Wait until something is really so."),
+    "topic": ("topics", "topic", "Create, list, describe and delete topics."),
+    "produce": ("produce", "produce", "Write lines of standard input into a topic."),
+    "consume": ("consume", "consume", "Read records from topics."),
+    "completion": ("completion", "completion", "Print the shell's completion script."),
+}
+"""Module, function, and the line `tidelog --help` shows without importing the module."""
+
+
+class LazyGroup(Group):
+    """Imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
+        for name in (cmd_name, cmd_name.removesuffix("s")):
+            if name in COMMANDS:
+                module, attribute, _ = COMMANDS[name]
+                found = getattr(
+                    importlib.import_module(f"tidelog.tools.commands.{module}"), attribute
+                )
+                assert isinstance(found, click.Command)
+                return found
+        return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's signature
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, row[2]) for name, row in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 -- click's signature
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version  # noqa: PLC0415 -- 20 ms that only --version pays
+
+        click.echo(f"tidelog {version('tidelog')}")
+        ctx.exit()
+
+
+def _print_tree(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 -- click's signature
+    if wanted and not ctx.resilient_parsing:
+        click.echo(json.dumps(describe(ctx.command, ctx), default=str))
+        ctx.exit()
+
+
+@click.group(
+    "tidelog",
+    cls=LazyGroup,
+    examples=(
+        "tidelog up",
+        "tidelog topic create orders -p 6",
+        "seq 100 | tidelog produce orders",
+    ),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version)
+@click.option(
+    "--help-json",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_tree,
+    help="Describe all commands for machines.",
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error; works everywhere.")
+def cli(debug: bool) -> None:  # noqa: FBT001 -- click's signature
+    """A real cluster of brokers that speaks the Kafka protocol, on this machine."""
+    assert not debug, "main takes it out of the arguments"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console script."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code; every way to fail has said its sentence."""
+    debug = "--debug" in arguments
+    words = [argument for argument in arguments if argument != "--debug"]
+    try:
+        result = cli.main(words, prog_name="tidelog", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return WRONG_USAGE
+    except BrokenPipeError:
+        return _reader_left()
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 -- the edge: everything becomes a sentence and a code
+        if debug:
+            traceback.print_exc()
+        sentence, code = _told(error)
+        click.echo(f"error: {' '.join(sentence.split())}", err=True)
+        return code
+    return result if isinstance(result, int) else DONE
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx else "tidelog"
+        return f"{error.format_message().rstrip('.')}; see {path} --help", WRONG_USAGE
+    if isinstance(error, CliError):
+        return error.format_message(), error.code
+    if isinstance(error, click.ClickException):
+        return error.format_message(), error.exit_code
+    known = _client_failure(error)
+    if known is not None:
+        return str(error), known
+    kind = type(error).__name__
+    return f"this is a bug: {kind}: {error}; --debug shows where", FAILED
+
+
+def _client_failure(error: Exception) -> int | None:
+    """The exit code of what our clients raise, where they are loaded at all."""
+    failures: Any = sys.modules.get("tidelog.clients.failures")
+    if failures is not None and isinstance(error, failures.ClientError):
+        unreachable = (failures.UnreachableError, failures.TimedOutError)
+        return UNREACHABLE if isinstance(error, unreachable) else FAILED
+    errors: Any = sys.modules.get("tidelog.wire.errors")
+    if errors is not None and isinstance(error, errors.Rejected):
+        return FAILED
+    return None
+
+
+def _reader_left() -> int:
+    """As in `tidelog consume t | head`: what was asked for has been done."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE

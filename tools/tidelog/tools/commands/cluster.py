@@ -1,0 +1,310 @@
+"""`tidelog up`, `down`, `status`, `broker …` and `coordinator …`."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tidelog.kernel.config import SettingError
+from tidelog.kernel.limits import BROKERS_MAX
+from tidelog.tools.output import (
+    DONE,
+    NOT_FOUND,
+    UNREACHABLE,
+    CliError,
+    Command,
+    Group,
+    Target,
+    cluster_options,
+    emit_json,
+    fail,
+    json_option,
+    note,
+    size,
+    table,
+)
+from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
+
+_PORT_MAX = 65_535
+_DOWN_WITHIN_S = 60.0
+_FORCED_DOWN_WITHIN_S = 15.0
+
+
+@contextmanager
+def link_to(target: Target) -> Iterator[Link]:
+    """A connection to the target's supervisor; its refusals end the command."""
+    try:
+        link = Link.to(target.folder)
+    except NotRunningError as error:
+        raise CliError(target.not_running(), UNREACHABLE) from error
+    with link:
+        try:
+            yield link
+        except SaidNoError as error:
+            raise CliError(str(error), error.code) from error
+
+
+# -- up -----------------------------------------------------------------------------------------
+
+
+class _Terminal:
+    """Says how a start goes: the result on standard output, the rest on standard error."""
+
+    def __init__(self, *, as_json: bool, lives_here: bool) -> None:
+        self._as_json = as_json
+        self._lives_here = lives_here
+
+    def progress(self, text: str) -> None:
+        note(text)
+
+    def ready(self, document: Mapping[str, Any]) -> None:
+        if self._as_json:
+            emit_json(document)
+            return
+        count = document["brokers"]
+        brokers = f"{count} broker" + ("s" if count > 1 else "")
+        click.echo(f"cluster {document['cluster']!r}: {brokers}, up in {document['seconds']:.2f} s")
+        click.echo(f"bootstrap: {document['bootstrap']}")
+        click.echo(f"data: {document['data']}")
+        if self._lives_here:
+            click.echo("Ctrl-C ends it.")
+
+    def failed(self, sentence: str, code: int) -> None:
+        raise CliError(sentence, code)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "tidelog up",
+        "tidelog up --brokers 3 --detach --set num.partitions=6",
+        "tidelog up --ephemeral --base-port 0 --set broker.1:flush.policy=commit",
+    ),
+)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, BROKERS_MAX),
+    metavar="N",
+    help="How many brokers; as many as the data has, else 1.",
+)
+@click.option(
+    "--base-port",
+    type=click.IntRange(0, _PORT_MAX),
+    metavar="PORT",
+    help="Broker N listens on PORT + N; 0 takes free ports. [default: 9092]",
+)
+@click.option("--ephemeral", is_flag=True, help="Data in a temporary folder, removed at the end.")
+@click.option("-d", "--detach", is_flag=True, help="Return once every broker takes clients.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting; broker.1:KEY=VALUE."
+)
+@click.option("--config", metavar="FILE", envvar="TIDELOG_CONFIG", help="A .toml or .properties.")
+@click.option("--restart", is_flag=True, help="Start brokers again that end by a fault.")
+@cluster_options
+@json_option
+def up(target: Target, *, as_json: bool, ephemeral: bool, detach: bool, **more: Any) -> int:  # noqa: ANN401 -- click's
+    """Start a cluster; it lives until Ctrl-C, or with --detach until `tidelog down`.
+
+    Keys are Kafka's names, and ours where Kafka has none. A flag is stronger than TIDELOG_KEY or
+    KAFKA_KEY in the environment, that is stronger than a file, and that than the default.
+    """
+    from tidelog.tools.supervisor import up as starting  # noqa: PLC0415 -- `status` needs none of it
+    from tidelog.tools.supervisor.sources import Flags  # noqa: PLC0415 -- as above
+
+    began = starting.now()
+    if ephemeral and target.data:
+        raise click.UsageError("--ephemeral has a folder of its own: leave --data out")
+    flags = Flags(more["settings"], more["config"], more["brokers"], more["base_port"])
+    try:
+        wish = starting.wish(flags, os.environ, Path.cwd())
+    except SettingError as error:
+        raise click.UsageError(str(error)) from error
+    request = starting.Request(
+        cluster=target.cluster,
+        data=target.folder,
+        wish=wish,
+        ephemeral=ephemeral,
+        restart=more["restart"],
+        detached=detach,
+    )
+    start = starting.detach if detach else starting.start
+    return start(request, _Terminal(as_json=as_json, lives_here=not detach), began)
+
+
+# -- down ---------------------------------------------------------------------------------------
+
+
+@click.command(cls=Command, examples=("tidelog down", "tidelog down --cluster other --force"))
+@click.option("--force", is_flag=True, help="Kill what does not end in 5 s.")
+@click.option("--sync", is_flag=True, help="Flush everything to disk first.")
+@cluster_options
+@json_option
+def down(target: Target, *, as_json: bool, force: bool, sync: bool) -> int:
+    """End a cluster in order; when this returns, its processes and shared memory are gone."""
+    try:
+        link = Link.to(target.folder)
+    except NotRunningError:
+        return _was_not_running(target, as_json=as_json)
+    with link:
+        link.ask("down", force=force, sync=sync)
+        if not link.wait_until_gone(_FORCED_DOWN_WITHIN_S if force else _DOWN_WITHIN_S):
+            fail(
+                f"{target.label} does not end: see tidelog logs, or kill it with tidelog down "
+                "--force",
+                UNREACHABLE,
+            )
+    if as_json:
+        emit_json({"cluster": link.run.cluster, "was_running": True})
+    else:
+        click.echo(f"cluster {link.run.cluster!r} ended")
+    return DONE
+
+
+def _was_not_running(target: Target, *, as_json: bool) -> int:
+    if not target.folder.exists():
+        fail(f"there is no {target.label}: name it with --cluster or --data", NOT_FOUND)
+    if as_json:
+        emit_json({"cluster": target.cluster, "was_running": False})
+    else:
+        note(f"{target.label} was not running")
+    return DONE
+
+
+# -- status -------------------------------------------------------------------------------------
+
+
+@click.command(cls=Command, examples=("tidelog status", "tidelog status --json"))
+@cluster_options
+@json_option
+def status(target: Target, *, as_json: bool) -> None:
+    """Show a cluster: its processes as the kernel sees them, its partitions as they report."""
+    with link_to(target) as link:
+        document = link.ask("status")["status"]
+    if as_json:
+        emit_json(document)
+        return
+    click.echo(f"cluster    {document['cluster']} ({document['cluster_id']}), {document['state']}")
+    click.echo(f"bootstrap  {document['bootstrap']}")
+    click.echo(f"data       {document['data']}")
+    click.echo(
+        f"topics     {document['topics']}, {document['partitions']} partitions: "
+        f"{document['under_replicated']} under-replicated, {document['offline']} offline"
+    )
+    click.echo()
+    columns = (
+        "process",
+        "pid",
+        "state",
+        "port",
+        "uptime",
+        "memory",
+        "flush",
+        "leaders",
+        "replicas",
+    )
+    table([_row(process) for process in document["processes"]], columns)
+
+
+def _row(process: Mapping[str, Any]) -> tuple[object, ...]:
+    is_broker = process["role"] == "broker"
+    alive = process["pid"] is not None
+    return (
+        f"broker {process['id']}" if is_broker else process["role"],
+        process["pid"],
+        process["state"],
+        process["port"],
+        f"{process['uptime_s']:.0f} s" if alive else None,
+        size(process["pss_bytes"]) if alive else None,
+        process["flush_policy"],
+        process["leaders"],
+        process["replicas"],
+    )
+
+
+# -- single processes ---------------------------------------------------------------------------
+
+_DONE_WORD = {
+    "start": "started",
+    "stop": "stopped",
+    "restart": "restarted",
+    "kill": "killed",
+    "pause": "paused",
+    "resume": "resumed",
+}
+
+
+def _do(target: Target, what: str, role: str, ids: tuple[int, ...], *, as_json: bool) -> None:
+    """One after the other; the first refusal ends the command."""
+    done = []
+    with link_to(target) as link:
+        for process_id in ids:
+            answer = link.ask(what, role=role, id=process_id)
+            done.append({"role": role, "id": process_id, "pid": answer["pid"], "did": what})
+            if not as_json:
+                name = f"{role} {process_id}" if role == "broker" else role
+                click.echo(f"{name} {_DONE_WORD[what]} (pid {answer['pid']})")
+    if as_json:
+        emit_json(done)
+
+
+def _broker_command(what: str, text: str) -> click.Command:
+    @click.command(what, cls=Command, help=text, examples=(f"tidelog broker {what} 0",))
+    @click.argument("ids", metavar="ID…", type=click.IntRange(0), nargs=-1, required=True)
+    @cluster_options
+    @json_option
+    def command(target: Target, *, ids: tuple[int, ...], as_json: bool) -> None:
+        _do(target, what, "broker", ids, as_json=as_json)
+
+    return command
+
+
+def _coordinator_command(what: str, text: str) -> click.Command:
+    @click.command(what, cls=Command, help=text, examples=(f"tidelog coordinator {what}",))
+    @cluster_options
+    @json_option
+    def command(target: Target, *, as_json: bool) -> None:
+        _do(target, what, "coordinator", (0,), as_json=as_json)
+
+    return command
+
+
+@click.group(
+    cls=Group,
+    examples=("tidelog broker kill 2", "tidelog broker start 2", "tidelog broker pause 0 1"),
+)
+def broker() -> None:
+    """Start, stop, kill or pause brokers; returns when it is so."""
+
+
+@click.group(cls=Group, examples=("tidelog coordinator kill",))
+def coordinator() -> None:
+    """Kill or pause the coordinator; a dead or silent one is started again by the supervisor."""
+
+
+_BROKER_COMMANDS: Mapping[str, str] = {
+    "start": "Start brokers that do not run; returns when they take clients.",
+    "stop": "End brokers in order (SIGTERM); they stay down until started.",
+    "restart": "Stop brokers, where they run, and start them.",
+    "kill": "Kill brokers (SIGKILL); they stay down until started, or come back with up --restart.",
+    "pause": "Freeze brokers (SIGSTOP).",
+    "resume": "Let paused brokers go on (SIGCONT).",
+}
+_COORDINATOR_COMMANDS: Mapping[str, str] = {
+    "kill": "Kill the coordinator (SIGKILL); it is started again at once.",
+    "pause": "Freeze the coordinator (SIGSTOP); after 2 s of silence it is killed and restarted.",
+    "resume": "Let a paused coordinator go on (SIGCONT).",
+}
+
+
+def _fill(
+    group: click.Group, make: Callable[[str, str], click.Command], rows: Mapping[str, str]
+) -> None:
+    for what, text in rows.items():
+        group.add_command(make(what, text))
+
+
+_fill(broker, _broker_command, _BROKER_COMMANDS)
+_fill(coordinator, _coordinator_command, _COORDINATOR_COMMANDS)

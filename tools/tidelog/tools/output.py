@@ -1,0 +1,293 @@
+"""What every command shares: tables, JSON, errors of one sentence, common options, help."""
+
+import difflib
+import functools
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import click
+
+DONE, FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, VIOLATION, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+CLUSTER_DEFAULT = "default"
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NEAR = 0.5
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class CliError(click.ClickException):
+    """One sentence on standard error, and the exit code of the contract."""
+
+    def __init__(self, sentence: str, code: int = FAILED) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+def fail(sentence: str, code: int = FAILED) -> NoReturn:
+    raise CliError(sentence, code)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or nothing where none is near."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=_NEAR)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def not_found(kind: str, name: str, known: Iterable[str]) -> CliError:
+    """What to raise where a command was given a name nobody has."""
+    return CliError(f"there is no {kind} {name!r}{nearest(name, known)}", NOT_FOUND)
+
+
+# -- printing -----------------------------------------------------------------------------------
+
+
+def emit_json(document: object) -> None:
+    """One document, or one object of a stream, on a line of its own."""
+    click.echo(json.dumps(document, ensure_ascii=False))
+
+
+def note(text: str) -> None:
+    """Progress and remarks: never on standard output, which belongs to the result."""
+    click.echo(text, err=True)
+
+
+def table(rows: Sequence[Sequence[object]], columns: Sequence[str]) -> None:
+    """A table on a terminal, aligned plain text in a pipe; numbers stand to the right."""
+    texts = [[_cell(value) for value in row] for row in rows]
+    right = [
+        bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
+        for i in range(len(columns))
+    ]
+    if sys.stdout.isatty():
+        _terminal_table(texts, columns, right)
+    else:
+        _plain_table(texts, columns, right)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None | "":
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            return ",".join(_cell(element) for element in value) or "-"
+        case _:
+            return escaped(str(value))
+
+
+def escaped(text: str) -> str:
+    """A stranger's text must not move the cursor or change colours."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )
+
+
+def _plain_table(
+    rows: Sequence[Sequence[str]], columns: Sequence[str], right: Sequence[bool]
+) -> None:
+    lines = [list(columns), *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    for line in lines:
+        cells = [
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(line, widths, right, strict=True)
+        ]
+        click.echo("  ".join(cells).rstrip())
+
+
+def _terminal_table(
+    rows: Sequence[Sequence[str]], columns: Sequence[str], right: Sequence[bool]
+) -> None:
+    from rich import box  # noqa: PLC0415 -- 50 ms that only a person at a terminal pays
+    from rich.console import Console  # noqa: PLC0415 -- as above
+    from rich.table import Table  # noqa: PLC0415 -- as above
+    from rich.text import Text  # noqa: PLC0415 -- as above
+
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column, to_right in zip(columns, right, strict=True):
+        shown.add_column(column, justify="right" if to_right else "left")
+    for row in rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    Console().print(shown)
+
+
+def size(byte_count: int) -> str:
+    """Bytes for people.
+
+    >>> size(0), size(1536), size(5 * 1024**3)
+    ('0 B', '1.5 KiB', '5.0 GiB')
+    """
+    value = float(byte_count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{byte_count} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+# -- which cluster ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which cluster a command is about."""
+
+    cluster: str = CLUSTER_DEFAULT
+    data: str | None = None
+    bootstrap: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Absolute; of a cluster by name it is under the current folder."""
+        given = Path(self.data) if self.data else Path(".tidelog") / self.cluster
+        return Path(os.path.abspath(given))  # noqa: PTH100 -- a link stays as the user wrote it
+
+    @property
+    def label(self) -> str:
+        return f"cluster in {self.folder}" if self.data else f"cluster {self.cluster!r}"
+
+    def servers(self) -> list[str]:
+        """`host:port` texts to begin with: as given, or the running cluster's."""
+        if self.bootstrap:
+            return [one.strip() for one in self.bootstrap.split(",") if one.strip()]
+        from tidelog.tools.supervisor.folder import find, is_held, run_in  # noqa: PLC0415 -- seldom
+
+        folder = find(self.folder)
+        run = run_in(folder)
+        if run is None or not is_held(folder):
+            fail(self.not_running(), UNREACHABLE)
+        return run.bootstrap.split(",")
+
+    def not_running(self) -> str:
+        return f"{self.label} is not running: start it with tidelog up, or name it with --cluster"
+
+
+def json_option(command: Callable[P, R]) -> Callable[P, R]:
+    """`--json`, given to the command as `as_json`."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON: one document, or one object a line."
+    )(command)
+
+
+def cluster_options(command: Callable[..., R]) -> Callable[..., R]:
+    """`--cluster` and `--data`, given to the command as `target`."""
+
+    @functools.wraps(command)
+    def with_target(*args: object, cluster: str, data: str | None, **more: object) -> R:
+        bootstrap = more.pop("bootstrap", None)
+        target = Target(_checked_name(cluster), data, str(bootstrap) if bootstrap else None)
+        return command(*args, target=target, **more)
+
+    name = click.option(
+        "--cluster",
+        default=CLUSTER_DEFAULT,
+        envvar="TIDELOG_CLUSTER",
+        show_default=True,
+        metavar="NAME",
+        help="Which cluster; its data is in ./.tidelog/NAME.",
+    )
+    folder = click.option(
+        "--data", envvar="TIDELOG_DATA", metavar="DIR", help="The cluster's data, if elsewhere."
+    )
+    return name(folder(with_target))
+
+
+def bootstrap_options(command: Callable[..., R]) -> Callable[..., R]:
+    """`--cluster`, `--data` and `--bootstrap`, given to the command as `target`."""
+    servers = click.option(
+        "-b",
+        "--bootstrap",
+        "--bootstrap-server",
+        "bootstrap",
+        envvar="TIDELOG_BOOTSTRAP",
+        metavar="HOST:PORT,…",
+        help="Any Kafka cluster, instead of one of ours.",
+    )
+    return servers(cluster_options(command))
+
+
+def _checked_name(cluster: str) -> str:
+    if not _CLUSTER_NAME.fullmatch(cluster):
+        raise click.UsageError(
+            f"--cluster {cluster!r}: must be letters, digits, '.', '_' or '-', at most 100"
+        )
+    return cluster
+
+
+# -- help and names -----------------------------------------------------------------------------
+
+
+class Command(click.Command):
+    """A command whose help begins with examples, and whose errors name the nearest option."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **more: Any) -> None:  # noqa: ANN401 -- click's
+        super().__init__(*args, **more)
+        self.examples = examples
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_examples(formatter, self.examples)
+        super().format_help(ctx, formatter)
+
+
+class Group(click.Group):
+    """A group of commands: takes plural nouns silently, answers unknown names with the nearest."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **more: Any) -> None:  # noqa: ANN401 -- click's
+        super().__init__(*args, **more)
+        self.examples = examples
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_examples(formatter, self.examples)
+        super().format_help(ctx, formatter)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        return found or super().get_command(ctx, cmd_name.removesuffix("s"))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = nearest(name, self.list_commands(ctx))
+            raise click.UsageError(f"there is no command {name!r}{near}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
+    if not examples:
+        return
+    with formatter.section("Examples"):
+        for example in examples:
+            formatter.write(f"{'':{formatter.current_indent}}{example}\n")
+    formatter.write_paragraph()
+
+
+def describe(command: click.Command, ctx: click.Context) -> Mapping[str, object]:
+    """A command and all below it, for machines."""
+    document: dict[str, object] = {
+        "name": ctx.info_name,
+        "help": command.get_short_help_str(200),
+        "examples": list(getattr(command, "examples", ())),
+        "parameters": [parameter.to_info_dict() for parameter in command.get_params(ctx)],
+    }
+    if isinstance(command, click.Group):
+        document["commands"] = [
+            describe(child, click.Context(child, info_name=name, parent=ctx))
+            for name in command.list_commands(ctx)
+            if (child := command.get_command(ctx, name)) is not None
+        ]
+    return document
