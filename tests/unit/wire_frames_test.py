@@ -39,7 +39,9 @@ def test_unknown_tags_in_a_header_are_skipped() -> None:
     assert header_of("0003 000c 00000007 ffff 02 05 02 aabb 0a 00 01").body_position == 17
 
 
-@pytest.mark.parametrize
+@pytest.mark.parametrize(
+    "text", ["0003 0063 0000002a", "7fff 0000 0000002a", "ffff ffff 0000002a ff"]
+)
 def test_of_an_unknown_key_or_version_only_eight_bytes_are_read(text: str) -> None:
     header = header_of(text)
     assert header.correlation_id == 42

@@ -195,6 +195,16 @@ def test_a_text_that_is_not_utf8_is_a_wire_error() -> None:
         read(Said, b"\x00\x01\xc3", 0, flexible=False)
 
 
+def test_a_text_that_is_cut_is_a_wire_error() -> None:
+    @message
+    class Cut:
+        text: str = row(STRING)
+
+    for data, flexible in ((b"\x00\x05abc", False), (b"\x06abc", True)):
+        with pytest.raises(WireError):
+            read(Cut, data, 0, flexible=flexible)
+
+
 def test_a_text_longer_than_old_versions_allow_is_a_wire_error() -> None:
     @message
     class Told:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from struct import Struct
-from types import TracebackType
 from typing import Any
 
 
@@ -26,12 +25,7 @@ class Source:
     def __enter__(self) -> None:
         """The block is open since `block`."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self._depth -= 1
 
     def constant(self, name: str, value: object) -> str:
