@@ -10,7 +10,7 @@ class Syncable(Protocol):
     """What can be forced to stable storage: a file, or a directory (its names)."""
 
     def sync(self) -> None:
-        """Block until it is on stable storage; never called on an event loop, safe in any thread."""
+        """Block until it is on stable storage; never on an event loop, safe in any thread."""
         ...
 
 
@@ -59,6 +59,11 @@ class Directory(Syncable, Protocol):
     @property
     def path(self) -> str: ...
 
+    @property
+    def parent(self) -> "Directory":
+        """The directory that holds it; the topmost one knows none and gives itself."""
+        ...
+
     def names(self) -> list[str]:
         """What it holds, sorted; empty where it does not exist yet."""
         ...
@@ -77,6 +82,10 @@ class Directory(Syncable, Protocol):
 
     def open(self, name: str) -> File:
         """For reading and appending; created where it is missing."""
+        ...
+
+    def syncable(self, name: str) -> Syncable:
+        """Forces out what a file of that name holds, without opening it now."""
         ...
 
     def size(self, name: str) -> int | None:

@@ -1,0 +1,352 @@
+"""All logs of one broker, and what is kept once for them: its owner, marks, checkpoints."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.files import Directory
+from tidelog.kernel.ids import (
+    ZERO_UUID,
+    Offset,
+    Partition,
+    TopicPartition,
+    Uuid,
+    uuid_text,
+)
+from tidelog.kernel.limits import TOPIC_NAME_CHARS_MAX
+from tidelog.node.log import checkpoints
+from tidelog.node.log.contracts import LogName
+from tidelog.node.log.log import Log
+from tidelog.node.log.marks import (
+    MARK_NAME,
+    ClosedLog,
+    LastStop,
+    Mark,
+    decode_mark,
+    encode_mark,
+)
+from tidelog.node.log.ownership import Owner, claim
+from tidelog.node.log.recovery import Cut, Expected, is_as_closed, recover
+from tidelog.node.log.settings import LogSettings
+from tidelog.wire.errors import ErrorCode, Rejected
+
+DELETED_SUFFIX = "-delete"
+NAME_BYTES_MAX = 255
+PENDING_SUFFIX = ".pending"
+
+SettingsOf = Callable[[str], LogSettings]
+
+
+class Recovered(NamedTuple):
+    """What was done for one log that was not closed."""
+
+    name: str
+    bytes_scanned: int
+    cut: Cut | None
+
+
+class Checkpoint(NamedTuple):
+    """The three checkpoints as of one moment. `write` may run in any thread."""
+
+    directory: Directory
+    generation: int
+    contents: tuple[tuple[str, bytes], ...]
+
+    def write(self) -> None:
+        """Bring them to stable storage beside the ones in force."""
+        for name, content in self.contents:
+            self.directory.replace(name + PENDING_SUFFIX, content)
+
+
+class Removal(NamedTuple):
+    """The files of a deleted log. `run` may run in any thread."""
+
+    directory: Directory
+    name: str
+
+    def run(self) -> None:
+        self.directory.remove_tree(self.name)
+
+
+class LogDirectory:
+    """Invariant: at most one log for each topic and partition, and each in its own directory."""
+
+    def __init__(self, directory: Directory, owner: Owner) -> None:
+        self.directory_id = owner.directory_id
+        self.last_stop = LastStop.NEVER_RAN
+        self.offline: dict[TopicPartition, CorruptError] = {}
+        """Logs that must not be used, and why."""
+        self.recovered: list[Recovered] = []
+        self._directory = directory
+        self._owner = owner
+        self._logs: dict[TopicPartition, Log] = {}
+        self._offsets = _Offsets({}, {}, {})
+        self._rolled: dict[TopicPartition, None] = {}
+        self._removals: list[str] = []
+        self._gone: set[TopicPartition] = set()
+        self._generation = 0
+
+    # -- the logs
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(list(self._logs.values()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def log(self, topic: str, partition: int) -> Log | None:
+        """The log, None if there is none; CorruptError where it is offline."""
+        key = topic, Partition(partition)
+        if key in self.offline:
+            raise self.offline[key]
+        return self._logs.get(key)
+
+    def create(self, topic: str, partition: int, topic_id: Uuid, settings: LogSettings) -> Log:
+        """The log, made if need be; on disk it comes into being at its first append.
+
+        Rejected where the place is taken by an older topic of that name: delete that first.
+        """
+        log = self.log(topic, partition)
+        if log is None:
+            name = LogName(topic, Partition(partition), topic_id)
+            log = self._logs[name.key] = self._new_log(name, settings)
+        elif ZERO_UUID in {log.name.topic_id, topic_id}:
+            log.take_topic_id(max(log.name.topic_id, topic_id))
+        elif log.name.topic_id != topic_id:
+            raise Rejected(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{log.name.directory} belongs to {uuid_text(log.name.topic_id)}",
+            )
+        log.settings = settings
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Forget a log and put its files aside; `take_removals` gives them to be removed."""
+        key = topic, Partition(partition)
+        log = self._logs.pop(key, None)
+        was_offline = self.offline.pop(key, None) is not None
+        if log is not None:
+            topic_id, has_files = log.name.topic_id, log.has_files
+            log.delete()
+        elif was_offline:
+            topic_id, has_files = ZERO_UUID, True
+        else:
+            return
+        name = f"{topic}-{partition}"
+        if has_files:
+            aside = _aside(name, topic_id)
+            if self._directory.exists(aside):
+                self._directory.remove_tree(aside)
+            self._directory.directory(name).move(aside)
+            self._removals.append(aside)
+        self._gone.add(key)
+        self._rolled.pop(key, None)
+
+    def _new_log(self, name: LogName, settings: LogSettings) -> Log:
+        return Log(self._directory.directory(name.directory), name, settings, self)
+
+    # -- what a log asks of its keeper
+
+    def files_wanted(self, name: LogName) -> None:
+        """A new log must not inherit the offsets of a deleted one of its name."""
+        if name.key in self._gone:
+            self._write_checkpoints(durable=False)
+            self._gone.clear()
+
+    def checkpoint_first(self) -> None:
+        self._write_checkpoints(durable=True)
+
+    def rolled(self, name: LogName) -> None:
+        self._rolled[name.key] = None
+
+    # -- work for the shell
+
+    def take_rolled(self) -> list[Log]:
+        """Logs with newly sealed segments: flush them in the background."""
+        keys, self._rolled = self._rolled, {}
+        return [self._logs[key] for key in keys if key in self._logs]
+
+    def take_removals(self) -> list[Removal]:
+        names, self._removals = self._removals, []
+        return [Removal(self._directory, name) for name in names]
+
+    def purge(self) -> None:
+        """Remove segments that left their logs; call it now and then, never twice in a minute."""
+        for log in self._logs.values():
+            log.purge()
+
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Checkpoint:
+        """What to write now: `write` it in a thread, then hand it to `checkpointed`."""
+        self._note(high_watermarks)
+        return Checkpoint(self._directory, self._generation, self._contents())
+
+    def checkpointed(self, checkpoint: Checkpoint) -> None:
+        """Put written checkpoints in force, unless newer ones are."""
+        for name, _ in checkpoint.contents:
+            if checkpoint.generation == self._generation:
+                self._directory.rename(name + PENDING_SUFFIX, name)
+            else:
+                self._directory.unlink(name + PENDING_SUFFIX)
+
+    def high_watermark(self, topic: str, partition: int) -> Offset:
+        """As checkpointed last, within the log."""
+        log = self.log(topic, partition)
+        assert log is not None
+        known = self._offsets.high_watermarks.get(log.name.key, 0)
+        return Offset(min(max(known, log.start), log.end))
+
+    def _note(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        self._offsets.high_watermarks = {**self._offsets.high_watermarks, **high_watermarks}
+
+    def _contents(self) -> tuple[tuple[str, bytes], ...]:
+        logs = [log for log in self._logs.values() if log.has_files]
+        # Of a log that is offline nothing is known but what was read at the start.
+        known, keys = self._offsets, {log.name.key for log in logs} | self.offline.keys()
+        waters = {key: known.high_watermarks.get(key, 0) for key in keys}
+        points = {key: known.recovery_points.get(key, 0) for key in self.offline}
+        points |= {log.name.key: log.recovery_point for log in logs}
+        starts = {key: known.log_starts.get(key, 0) for key in self.offline}
+        starts |= {log.name.key: log.start for log in logs if log.start}
+        known.high_watermarks = waters
+        return (
+            (checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)),
+            (checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(waters)),
+            (checkpoints.LOG_STARTS, checkpoints.encode_offsets(starts)),
+        )
+
+    def _write_checkpoints(self, *, durable: bool) -> None:
+        self._generation += 1
+        for name, content in self._contents():
+            self._directory.replace(name, content, durable=durable)
+
+    def close_clean(
+        self, high_watermarks: Mapping[TopicPartition, int], *, synced: bool = False
+    ) -> None:
+        """Close every log and leave the mark for a quick start; `synced`: all was flushed."""
+        self._note(high_watermarks)
+        closed: dict[str, ClosedLog] = {}
+        contents = self._contents()
+        for log in self._logs.values():
+            left = log.close_clean()
+            if left is not None:
+                closed[log.name.directory] = left
+        for name, content in contents:
+            self._directory.replace(name, content, durable=synced)
+        incarnation = self._owner.incarnation
+        self._directory.replace(
+            checkpoints.CLEAN_SHUTDOWN,
+            f'{{"version":0,"brokerEpoch":{incarnation}}}'.encode("ascii"),
+            durable=False,
+        )
+        self._write_mark(clean=True, synced=synced, logs=closed)
+
+    def _write_mark(
+        self, *, clean: bool, synced: bool = False, logs: Mapping[str, ClosedLog] | None = None
+    ) -> None:
+        owner = self._owner
+        mark = Mark(
+            clean=clean,
+            synced=synced,
+            boot_id=owner.boot_id,
+            disk_generation=owner.disk_generation,
+            incarnation=owner.incarnation,
+            logs=logs or {},
+        )
+        self._directory.replace(MARK_NAME, encode_mark(mark))
+
+    # -- start
+
+    def open(self, settings_of: SettingsOf, now_ms: int) -> None:
+        """Claim the directory and load every log; a damaged one goes offline, the others go on."""
+        self._directory.make()
+        names = self._directory.names()
+        found = {name: key for name in names if (key := key_of(name)) is not None}
+        self.directory_id = claim(self._directory, self._owner, has_logs=bool(found))
+        mark = decode_mark(self._directory.read_all(MARK_NAME))
+        if mark is not None:
+            owner = self._owner
+            self.last_stop = mark.last_stop(
+                boot_id=owner.boot_id, disk_generation=owner.disk_generation
+            )
+        elif found:
+            self.last_stop = LastStop.POWER_LOSS  # nobody knows better
+        self._offsets = self._read_offsets()
+        closed = mark.logs if mark is not None and self.last_stop is LastStop.CLEAN else {}
+        for name, key in found.items():
+            self._load(name, key, closed.get(name), settings_of(key[0]), now_ms)
+        self._removals = [name for name in names if name.endswith(DELETED_SUFFIX)]
+        self._write_mark(clean=False)
+        self._directory.unlink(checkpoints.CLEAN_SHUTDOWN)
+
+    def _read_offsets(self) -> "_Offsets":
+        return _Offsets(
+            self._read_checkpoint(checkpoints.RECOVERY_POINTS),
+            self._read_checkpoint(checkpoints.HIGH_WATERMARKS),
+            self._read_checkpoint(checkpoints.LOG_STARTS),
+        )
+
+    def _read_checkpoint(self, name: str) -> checkpoints.Offsets:
+        """Nothing is lost with one: without recovery points all is read, and the rest is found."""
+        try:
+            content = self._directory.read_all(name)
+            return {} if content is None else checkpoints.decode_offsets(content, place=name)
+        except CorruptError:
+            return {}
+
+    def _load(
+        self,
+        directory_name: str,
+        key: TopicPartition,
+        closed: ClosedLog | None,
+        settings: LogSettings,
+        now_ms: int,
+    ) -> None:
+        directory = self._directory.directory(directory_name)
+        offsets = self._offsets
+        point = offsets.recovery_points.get(key, Offset(0))
+        try:
+            topic_id = checkpoints.decode_partition_metadata(
+                directory.read_all(checkpoints.PARTITION_METADATA)
+            )
+            log = self._new_log(LogName(*key, topic_id), settings)
+            if closed is not None and is_as_closed(directory, closed):
+                log.adopt_closed(closed, point, now_ms)
+            else:
+                start = offsets.log_starts.get(key, Offset(0))
+                expected = Expected(self.last_stop, point, start, now_ms)
+                loaded = recover(directory, expected, settings)
+                log.adopt(loaded, point, now_ms)
+                self.recovered.append(Recovered(directory_name, loaded.bytes_scanned, loaded.cut))
+        except CorruptError as error:
+            self.offline[key] = error
+        except OSError as error:
+            place = f"{self._directory.path}/{directory_name}"
+            self.offline[key] = CorruptError(file=place, position=0, reason=str(error))
+        else:
+            self._logs[key] = log
+
+
+@dataclass(slots=True)
+class _Offsets:
+    """The checkpoints as they were read, and the high watermarks as they were told since."""
+
+    recovery_points: Mapping[TopicPartition, int]
+    high_watermarks: Mapping[TopicPartition, int]
+    log_starts: Mapping[TopicPartition, int]
+
+
+def key_of(directory_name: str) -> TopicPartition | None:
+    """`<topic>-<partition>`; None for any other name."""
+    topic, dash, partition = directory_name.rpartition("-")
+    if not dash or not topic or not (partition.isascii() and partition.isdecimal()):
+        return None
+    if len(topic) > TOPIC_NAME_CHARS_MAX or str(int(partition)) != partition:
+        return None
+    return topic, Partition(int(partition))
+
+
+def _aside(name: str, topic_id: Uuid) -> str:
+    """Kafka's name for a directory on its way out."""
+    suffix = f".{topic_id.hex()}{DELETED_SUFFIX}"
+    return name[: NAME_BYTES_MAX - len(suffix)] + suffix

@@ -1,0 +1,507 @@
+"""The log of one partition: append, read, roll, flush, truncate.
+
+Invariant: start <= end, recovery_point <= end, and the bytes below `end` are whole batches in
+order. A batch is in the log once its one write has returned; nothing is kept in memory that a
+killed process would lose.
+"""
+
+from crc32c import crc32c
+
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.files import Directory, Syncable
+from tidelog.kernel.ids import ZERO_UUID, Uuid
+from tidelog.kernel.instant import Instant, ms
+from tidelog.node.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
+from tidelog.node.log.contracts import Appended, FileSlice, LogKeeper, LogName
+from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
+from tidelog.node.log.epochs import EpochCache
+from tidelog.node.log.lookup import TimestampOffset, first_at_or_after, largest
+from tidelog.node.log.marks import ClosedLog
+from tidelog.node.log.producers import Producers, WrittenBatch
+from tidelog.node.log.recovery import Loaded, load_closed, load_producers
+from tidelog.node.log.segment import SNAPSHOT_SUFFIX, Segment, file_name
+from tidelog.node.log.segments import SegmentList, make_segment
+from tidelog.node.log.settings import LogSettings
+from tidelog.node.log.snapshots import remove_snapshots, snapshot_offsets, write_snapshot
+from tidelog.node.log.validation import NO_TIMESTAMP
+from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.records import BatchHeader, check_crc, iterate_batches, place_batch
+
+INDEX_ENTRY_BYTES_MAX = 12
+
+
+class Log:
+    """One partition's log. Its files come into being at the first append."""
+
+    def __init__(
+        self, directory: Directory, name: LogName, settings: LogSettings, keeper: LogKeeper
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.start = 0
+        self.end = 0
+        self.recovery_point = 0
+        """All below was flushed."""
+        self.offline: CorruptError | None = None
+        """Why the log can no longer be used."""
+        self._directory = directory
+        self._keeper = keeper
+        self._closed: ClosedLog | None = None
+        self._segments: SegmentList | None = None
+        self._active: Segment | None = None
+        self._epochs = EpochCache()
+        self._producers = Producers()
+        self._deleted = False
+        self._now_ms = 0
+        self._segment_made_ms = 0
+        self._names_dirty = False
+        self._epochs_dirty = False
+        self._dirty_since: Instant | None = None
+        self._flush_floor: int | None = None
+
+    # -- what it is
+
+    @property
+    def topic(self) -> str:
+        return self.name.topic
+
+    @property
+    def partition(self) -> int:
+        return self.name.partition
+
+    @property
+    def topic_id(self) -> Uuid:
+        return self.name.topic_id
+
+    @property
+    def has_files(self) -> bool:
+        return self._segments is not None or self._closed is not None
+
+    @property
+    def size_bytes(self) -> int:
+        if self._closed is not None:
+            return self._closed.size_bytes
+        return 0 if self._segments is None else self._segments.size_bytes
+
+    @property
+    def sealed_end(self) -> int:
+        """Where the active segment begins: all below it will not change any more."""
+        return self.end if self._active is None else self._active.base
+
+    @property
+    def epochs(self) -> EpochCache:
+        if self._closed is not None:
+            self._load()
+        return self._epochs
+
+    @property
+    def producers(self) -> Producers:
+        if self._closed is not None:
+            self._load()
+        return self._producers
+
+    def take_topic_id(self, topic_id: Uuid) -> None:
+        """Learn whose log it is, where the files did not say."""
+        if topic_id == self.name.topic_id:
+            return
+        self.name = self.name._replace(topic_id=topic_id)
+        if self.has_files:
+            self._write_topic_id()
+
+    # -- coming into being
+
+    def adopt(self, loaded: Loaded, recovery_point: int, now_ms: int) -> None:
+        """Take the state recovery found."""
+        assert self._segments is None
+        self.start, self.end = loaded.start, loaded.end
+        self.recovery_point = min(recovery_point, loaded.end)
+        self._epochs, self._producers = loaded.epochs, loaded.producers
+        self._segments, self._active = loaded.segments, loaded.segments.active
+        self._now_ms = self._segment_made_ms = now_ms
+        # Bytes found at open are not durable; neither are the names and the epochs.
+        self._names_dirty = self._epochs_dirty = True
+
+    def adopt_closed(self, closed: ClosedLog, recovery_point: int, now_ms: int) -> None:
+        """Answer from what a clean stop noted; the files are read at their first use."""
+        assert self._segments is None
+        self.start, self.end = closed.start, closed.end
+        self.recovery_point = min(recovery_point, closed.end)
+        self._closed = closed
+        self._now_ms = now_ms
+
+    def _load(self) -> SegmentList:
+        closed = self._closed
+        assert closed is not None
+        if self.offline is not None:
+            raise self.offline
+        interval = self.settings.index_interval_bytes
+        try:
+            loaded = load_closed(self._directory, closed, interval, self._now_ms)
+        except CorruptError as error:
+            self.offline = error
+            raise
+        loaded.start = self.start
+        self._closed = None
+        self.adopt(loaded, self.recovery_point, self._now_ms)
+        return loaded.segments
+
+    def _opened(self) -> SegmentList:
+        """The segments; read, or made, if they were not yet."""
+        if self._segments is not None:
+            return self._segments
+        if self._deleted:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name.directory} is gone")
+        return self._make_files(self.end) if self._closed is None else self._load()
+
+    def _make_files(self, base: int) -> SegmentList:
+        self._keeper.files_wanted(self.name)
+        self._directory.make()
+        self._write_topic_id()
+        if len(self._epochs):
+            self._write_epochs()
+        self._segments = SegmentList(self._directory, [make_segment(self._directory, base)])
+        self._active = self._segments.active
+        self._segment_made_ms = self._now_ms
+        self._names_dirty = True
+        return self._segments
+
+    def _write_topic_id(self) -> None:
+        if self.name.topic_id != ZERO_UUID:
+            content = encode_partition_metadata(self.name.topic_id)
+            self._directory.replace(PARTITION_METADATA, content, durable=False)
+            self._names_dirty = True
+
+    # -- append
+
+    def append_as_leader(
+        self, now: Instant, now_ms: int, view: memoryview, header: BatchHeader, leader_epoch: int
+    ) -> Appended:
+        """Append one validated batch: its offsets and epoch are set in place, then one write.
+
+        Rejected where its producer's sequence forbids it; a repeated batch is not appended again.
+        """
+        if header.producer_id >= 0:
+            repeated = self.producers.check(header)
+            if repeated is not None:
+                return self._repeated(repeated, header)
+        active = self._active_for(header, len(view), now_ms)
+        first = self.end
+        if leader_epoch != self._epochs.latest:
+            self.begin_epoch(leader_epoch)
+        place_batch(view, 0, base_offset=first, leader_epoch=leader_epoch)
+        active.append(view, header, first, self.settings.index_interval_bytes)
+        self.end = active.end
+        if header.producer_id >= 0:
+            self._producers.note(header, active.end - 1, now_ms)
+        if self._dirty_since is None:
+            self._dirty_since = now
+        return Appended(first, active.end - 1, _stamp_of(header), self.start)
+
+    def append_as_follower(self, now: Instant, now_ms: int, view: memoryview) -> Appended:
+        """Append batches as the leader wrote them; CorruptError where they do not fit."""
+        first = self.end
+        for header, batch in iterate_batches(view):
+            self._check_replicated(header, batch)
+            active = self._active_for(header, len(batch), now_ms)
+            if header.partition_leader_epoch > self._epochs.latest:
+                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+            active.append(batch, header, header.base_offset, self.settings.index_interval_bytes)
+            self.end = active.end
+            if header.producer_id >= 0:
+                self._producers.note(header, header.last_offset, now_ms)
+            if self._dirty_since is None:
+                self._dirty_since = now
+        return Appended(first, self.end - 1, NO_TIMESTAMP, self.start)
+
+    def _check_replicated(self, header: BatchHeader, batch: memoryview) -> None:
+        fits = header.base_offset == self.end or (
+            self.settings.compact and header.base_offset > self.end
+        )
+        if not fits or header.last_offset_delta < 0:
+            reason = f"offset {header.base_offset} instead of {self.end}"
+        elif not check_crc(batch):
+            reason = f"wrong checksum at offset {header.base_offset}"
+        else:
+            return
+        raise CorruptError(file=f"batch for {self.name.directory}", position=0, reason=reason)
+
+    def _repeated(self, batch: WrittenBatch, header: BatchHeader) -> Appended:
+        first = batch.last_offset - batch.offset_delta
+        stamp = batch.timestamp if header.is_append_time else NO_TIMESTAMP
+        return Appended(first, batch.last_offset, stamp, self.start, duplicate=True)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """From the log's end on, this epoch writes; known to the disk before it does."""
+        if self._closed is not None:
+            self._load()
+        self._assign_epoch(epoch, self.end)
+
+    def _assign_epoch(self, epoch: int, start: int) -> None:
+        if self._epochs.assign(epoch, start) and self._segments is not None:
+            self._write_epochs()
+
+    def _write_epochs(self) -> None:
+        self._directory.replace(EPOCHS_NAME, self._epochs.encode(), durable=False)
+        self._epochs_dirty = self._names_dirty = True
+
+    # -- roll
+
+    def _active_for(self, header: BatchHeader, size: int, now_ms: int) -> Segment:
+        """The segment a batch goes to; a new one where the old one is full or too old."""
+        self._now_ms = now_ms
+        active = self._active
+        if active is None:
+            active = self._opened().active
+        settings = self.settings
+        if active.size and (
+            active.is_full(
+                header,
+                size,
+                settings.segment_bytes,
+                settings.index_bytes_max // INDEX_ENTRY_BYTES_MAX,
+            )
+            or self._is_aged(active, header.max_timestamp)
+        ):
+            return self.roll(now_ms)
+        return active
+
+    def _is_aged(self, active: Segment, timestamp: int) -> bool:
+        """By the records' own time, as in Kafka; by the clock where they carry none."""
+        age = (
+            timestamp - active.first_timestamp
+            if active.first_timestamp >= 0 and timestamp >= 0
+            else self._now_ms - self._segment_made_ms
+        )
+        return age > self.settings.segment_ms - self._jitter_ms(active)
+
+    def _jitter_ms(self, active: Segment) -> int:
+        """Spreads the rolls of many logs; the same each time, for the same segment."""
+        span = self.settings.segment_jitter_ms
+        if not span:
+            return 0
+        seed = f"{self.name.directory} {active.base}".encode("ascii")
+        return int(crc32c(seed)) % span
+
+    def maybe_roll(self, now_ms: int) -> bool:
+        """Roll a segment that is too old by the clock though nothing is appended any more."""
+        self._now_ms = now_ms
+        active = self._active
+        if active is None or not active.size or not self._is_aged(active, now_ms):
+            return False
+        self.roll(now_ms)
+        return True
+
+    def roll(self, now_ms: int) -> Segment:
+        """Seal the active segment and begin a new one at the log's end."""
+        segments = self._opened()
+        self._now_ms = now_ms
+        if not segments.active.size:
+            return segments.active
+        self._producers.expire(now_ms - self.settings.producer_expiration_ms)
+        self._active = segments.roll(self.end)
+        self._segment_made_ms = now_ms
+        write_snapshot(self._directory, self.end, self._producers)
+        self._names_dirty = True
+        self._keeper.rolled(self.name)
+        return self._active
+
+    # -- read
+
+    def read(self, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FileSlice | None:
+        """Whole batches from the one that holds `offset`, up to `limit`, in one segment.
+
+        None where there is nothing to send; at least one batch where `min_one`, however large.
+        """
+        if not self.start <= offset <= self.end:
+            raise Rejected(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not in {self.start}..{self.end}"
+            )
+        limit = min(limit, self.end)
+        if offset >= limit:
+            return None
+        segments = self._opened()
+        segment: Segment | None = segments.holding(offset)
+        while segment is not None and segment.base < limit:
+            start = segment.locate(offset)
+            stop = segment.locate(limit)
+            if stop > start:
+                return _slice(segment, start, stop, max_bytes, min_one=min_one)
+            segment = segments.after(segment)  # compaction left nothing behind that offset
+        return None
+
+    def offset_for_timestamp(self, timestamp: int, limit: int) -> TimestampOffset | None:
+        """The first record of that time or later below `limit`."""
+        if self.start >= limit:
+            return None
+        return first_at_or_after(self._opened(), timestamp, start=self.start, limit=limit)
+
+    def offset_of_max_timestamp(self, limit: int) -> TimestampOffset | None:
+        """The first record with the largest timestamp below `limit`."""
+        if self.start >= limit:
+            return None
+        return largest(self._opened(), start=self.start, limit=limit)
+
+    # -- flush
+
+    def flush_due(self, now: Instant) -> bool:
+        """Whether the topic's own limits ask for a flush now."""
+        if self._dirty_since is None:
+            return False
+        return (
+            self.end - self.recovery_point >= self.settings.flush_messages
+            or now - self._dirty_since >= ms(self.settings.flush_ms)
+        )
+
+    def dirty_files(self, upto: int) -> list[Syncable]:
+        """What must be synced, in any thread, before `flushed(upto)` may be called."""
+        if self._closed is not None and self.recovery_point < upto:
+            self._load()
+        if self._segments is None:
+            return []
+        found: list[Syncable] = []
+        self._flush_floor = None
+        self._dirty_since = None
+        point = self.recovery_point
+        for segment in self._segments.from_offset(point):
+            if segment.base < upto and segment.end > point:
+                found += segment.syncables(sealed=segment is not self._active)
+        if self._epochs_dirty:
+            found += [self._directory.syncable(EPOCHS_NAME)]
+        if self._names_dirty:
+            found += self._named_since(point)
+        self._epochs_dirty = self._names_dirty = False
+        return found
+
+    def _named_since(self, point: int) -> list[Syncable]:
+        """Small files, then the directories: a name counts only when its directory is synced."""
+        found = [
+            self._directory.syncable(file_name(offset, SNAPSHOT_SUFFIX))
+            for offset in snapshot_offsets(self._directory.names())
+            if offset > point
+        ]
+        found.append(self._directory.syncable(PARTITION_METADATA))
+        found.append(self._directory)
+        found.append(self._directory.parent)
+        return found
+
+    def flushed(self, upto: int) -> None:
+        """The files `dirty_files` named are on stable storage."""
+        if self._flush_floor is not None:
+            upto = min(upto, self._flush_floor)  # cut, and maybe written anew, in between
+        assert upto <= self.end, (upto, self.end)
+        self.recovery_point = max(self.recovery_point, upto)
+
+    # -- truncate
+
+    def truncate_to(self, offset: int) -> int:
+        """Remove the batch that holds `offset` and all behind it; the new end."""
+        if offset >= self.end:
+            return self.end
+        segments = self._opened()
+        if offset <= segments.first.base:
+            self.truncate_fully_and_start_at(offset)
+            return self.end
+        segment = segments.holding(offset)
+        position = segment.locate(offset)
+        end = segment.header_at(position).base_offset if position < segment.size else offset
+        self._lower_recovery_point(end)
+        segments.drop_behind(segment)
+        segment.truncate(position, end, self.settings.index_interval_bytes)
+        self._active, self.end = segment, end
+        self.start = min(self.start, end)
+        self._after_cut(segments)
+        return end
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything; the log is empty and goes on at `offset`."""
+        segments = self._opened()
+        self._lower_recovery_point(min(segments.first.base, offset))
+        self._active = segments.restart(offset)
+        self.start = self.end = offset
+        remove_snapshots(self._directory, below=self.end + 1)
+        self._after_cut(segments)
+
+    def _lower_recovery_point(self, end: int) -> None:
+        """Before the files shrink: else a start would miss what was flushed once."""
+        self._flush_floor = end if self._flush_floor is None else min(self._flush_floor, end)
+        if end < max(self.recovery_point, self.start):
+            self.recovery_point = min(self.recovery_point, end)
+            self.start = min(self.start, end)
+            self._keeper.checkpoint_first()
+
+    def _after_cut(self, segments: SegmentList) -> None:
+        if self._epochs.cut_from(self.end):
+            self._write_epochs()
+        remove_snapshots(self._directory, above=self.end)
+        self._producers = load_producers(self._directory, list(segments), self.end, self._now_ms)
+        self._names_dirty = True
+
+    def advance_start(self, offset: int) -> None:
+        """Records below `offset` are deleted; segments wholly below go."""
+        if offset > self.end:
+            raise Rejected(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not in {self.start}..{self.end}"
+            )
+        if offset <= self.start:
+            return
+        self.start = offset
+        segments = self._opened()
+        if segments.drop_below(offset):
+            remove_snapshots(self._directory, below=segments.first.base)
+            self.recovery_point = max(self.recovery_point, segments.first.base)
+        if self._epochs.cut_below(offset):
+            self._write_epochs()
+
+    def purge(self) -> None:
+        """Remove the files of segments that left the log since the last call."""
+        if self._segments is not None:
+            self._segments.purge()
+
+    # -- the end
+
+    def close_clean(self) -> ClosedLog | None:
+        """Write what a quick start needs; None of a log without files."""
+        if self._segments is None:
+            return self._closed
+        active = self._segments.active
+        active.write_indexes(final=True)
+        write_snapshot(self._directory, self.end, self._producers)
+        self._closed = ClosedLog(
+            start=self.start,
+            end=self.end,
+            size_bytes=self._segments.size_bytes,
+            active_base=active.base,
+            active_bytes=active.size,
+        )
+        self.abandon()
+        return self._closed
+
+    def abandon(self) -> None:
+        """Close the files as they are."""
+        if self._segments is not None:
+            self._segments.close()
+            self._segments = self._active = None
+
+    def delete(self) -> None:
+        """Close the files, and make none again for whoever still holds this object."""
+        self._deleted = True
+        self.abandon()
+        self._closed = None
+
+
+def _stamp_of(header: BatchHeader) -> int:
+    return header.max_timestamp if header.is_append_time else NO_TIMESTAMP
+
+
+def _slice(
+    segment: Segment, start: int, stop: int, max_bytes: int, *, min_one: bool
+) -> FileSlice | None:
+    """The bytes from `start` to `stop`, less where that is too much, at a batch's end if known."""
+    if stop - start > max_bytes:
+        cut = segment.batch_start_at_or_below(start + max_bytes)
+        if cut <= start:
+            cut = start + segment.header_at(start).size_bytes
+            if cut - start > max_bytes and not min_one:
+                return None
+        stop = min(cut, stop)
+    return FileSlice(segment.file, start, stop - start)

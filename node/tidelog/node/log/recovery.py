@@ -1,0 +1,283 @@
+"""Bring a log back from its files: after a kill, after a power loss, or from a clean stop.
+
+What lies below the recovery point was flushed and checked once; it is trusted. From the segment
+that holds it on, each batch is read, checked, and taken into new indexes and the producer state.
+"""
+
+from dataclasses import dataclass
+
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.files import Directory
+from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
+from tidelog.node.log.epochs import EpochCache, decode_epochs
+from tidelog.node.log.marks import ClosedLog, LastStop
+from tidelog.node.log.producers import Producers
+from tidelog.node.log.scan import Scan, valid_batch_follows
+from tidelog.node.log.segment import LOG_SUFFIX, Segment, file_name
+from tidelog.node.log.segments import SegmentList, make_segment, remove_segment
+from tidelog.node.log.settings import LogSettings
+from tidelog.node.log.snapshots import newest_snapshot, offsets_with_suffix, remove_snapshots
+
+LEFT_BEHIND = (".tmp", ".deleted", ".cleaned")
+"""Suffixes of files that were about to become something, or to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A torn tail that was removed."""
+
+    offset: int
+    position: int
+    bytes_cut: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A log's state, read from its files."""
+
+    segments: SegmentList
+    epochs: EpochCache
+    producers: Producers
+    start: int
+    end: int
+    cut: Cut | None = None
+    bytes_scanned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is known of a log besides its files."""
+
+    last_stop: LastStop
+    recovery_point: int
+    start: int
+    now_ms: int
+
+
+def recover(directory: Directory, expected: Expected, settings: LogSettings) -> Loaded:
+    """Read a log that was not closed; CorruptError where what was flushed is damaged."""
+    return _Recovery(directory, expected, settings).run()
+
+
+class _Recovery:
+    """One log's recovery; used once."""
+
+    def __init__(self, directory: Directory, expected: Expected, settings: LogSettings) -> None:
+        self._directory = directory
+        self._expected = expected
+        self._settings = settings
+        self._segments: list[Segment] = []
+        self._epochs = EpochCache()
+        self._producers = Producers()
+        self._cut: Cut | None = None
+        self._bytes_scanned = 0
+
+    def run(self) -> Loaded:
+        bases = segment_bases(self._directory)
+        if not bases:
+            # Killed between making the directory and the first file: nothing was written.
+            bases = [make_segment(self._directory, self._expected.start).base]
+        below = sum(base <= self._expected.recovery_point for base in bases)
+        first = max(below - 1, 0)
+        trusted, doubted = bases[:first], bases[first:]
+        self._segments = trusted_segments(self._directory, trusted, end=doubted[0])
+        ahead = self._load_history(doubted[0])
+        self._scan_all(doubted)
+        return self._finish(ahead)
+
+    def _load_history(self, offset: int) -> list[tuple[int, int]]:
+        """Epochs and producers as they were at `offset`; the epochs the file has from there on."""
+        self._epochs = load_epochs(self._directory, self._segments)
+        ahead = [entry for entry in self._epochs.entries() if entry[1] >= offset]
+        self._epochs.cut_from(offset)
+        self._producers = load_producers(
+            self._directory, self._segments, offset, self._expected.now_ms
+        )
+        return ahead
+
+    def _scan_all(self, bases: list[int]) -> None:
+        """Segment after segment, up to the end or to the first thing that is wrong."""
+        for at, base in enumerate(bases):
+            expected = self._segments[-1].end if self._segments else base
+            if base != expected and not (self._settings.compact and base > expected):
+                self._stop_at_gap(expected, bases[at:])
+                return
+            segment = Segment(self._directory, base, end=base, size=0)
+            self._segments.append(segment)
+            scan = self._scan(segment)
+            if scan.reason is not None:
+                self._stop_at(segment, scan, bases[at + 1 :])
+                return
+            if base != bases[-1]:
+                segment.write_indexes(final=True)
+                segment.unload()
+
+    def _scan(self, segment: Segment) -> Scan:
+        """Check each batch of a segment and take it into the log's state."""
+        scan = Scan(segment.file, position=0, end=segment.file.size, next_offset=segment.base)
+        scan.gaps_allowed = self._settings.compact
+        epoch, interval = self._epochs.latest, self._settings.index_interval_bytes
+        for position, size, header in scan:
+            segment.note(position, size, header, header.base_offset, interval)
+            if header.partition_leader_epoch > epoch:
+                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+                epoch = self._epochs.latest
+            if header.producer_id >= 0:
+                self._producers.note(header, header.last_offset, self._expected.now_ms)
+        self._bytes_scanned += scan.position
+        return scan
+
+    def _stop_at(self, segment: Segment, scan: Scan, later: list[int]) -> None:
+        """Cut a torn tail; refuse where the bad spot is damage instead."""
+        place, offset, reason = segment.place, scan.next_offset, scan.reason or ""
+        size = segment.file.size
+        self._refuse_below_recovery_point(place, scan.position, offset, reason)
+        if self._cache_lived and (
+            any(self._directory.size(file_name(base, LOG_SUFFIX)) for base in later)
+            or valid_batch_follows(segment.file, position=scan.position, end=size, offset=offset)
+        ):
+            raise CorruptError(
+                file=place, position=scan.position, reason=f"{reason}, and good batches follow"
+            )
+        self._remove(later)
+        segment.file.truncate(scan.position)
+        self._cut = Cut(offset, scan.position, size - scan.position, reason)
+
+    def _stop_at_gap(self, offset: int, later: list[int]) -> None:
+        """A segment does not begin where the one before it ends."""
+        place = f"{self._directory.path}/{file_name(later[0], LOG_SUFFIX)}"
+        reason = f"the segment before it ends at offset {offset}"
+        self._refuse_below_recovery_point(place, 0, offset, reason)
+        if self._cache_lived:
+            raise CorruptError(file=place, position=0, reason=reason)
+        self._cut = Cut(offset, 0, self._remove(later), reason)
+
+    @property
+    def _cache_lived(self) -> bool:
+        """Only one write can be torn then; else any page above the recovery point may be lost."""
+        return self._expected.last_stop in {LastStop.KILLED, LastStop.CLEAN}
+
+    def _refuse_below_recovery_point(
+        self, place: str, position: int, offset: int, reason: str
+    ) -> None:
+        point = self._expected.recovery_point
+        if offset < point:
+            raise CorruptError(
+                file=place,
+                position=position,
+                reason=f"{reason}; offset {offset} was flushed, as all below {point}",
+            )
+
+    def _remove(self, bases: list[int]) -> int:
+        """Remove whole segments, the newest first; how many bytes that were."""
+        removed = 0
+        for base in reversed(bases):
+            removed += self._directory.size(file_name(base, LOG_SUFFIX)) or 0
+            remove_segment(self._directory, base)
+        return removed
+
+    def _finish(self, ahead: list[tuple[int, int]]) -> Loaded:
+        end = self._segments[-1].end
+        place = self._segments[-1].place
+        self._refuse_below_recovery_point(
+            place, self._segments[-1].size, end, "the log is too short"
+        )
+        # Who became leader and wrote nothing yet stands at the end, in that file only.
+        for epoch, start in ahead:
+            if start == end:
+                self._epochs.assign(epoch, start)
+        remove_snapshots(self._directory, above=end)
+        segments = SegmentList(self._directory, self._segments)
+        start = max(self._expected.start, segments.first.base)
+        if start > end:
+            end = self._start_over(segments, start)
+        segments.drop_below(start)
+        loaded = Loaded(segments, self._epochs, self._producers, start, end)
+        loaded.cut, loaded.bytes_scanned = self._cut, self._bytes_scanned
+        return loaded
+
+    def _start_over(self, segments: SegmentList, start: int) -> int:
+        """Records up to `start` were deleted, and the cut took all that was behind it."""
+        if self._cache_lived:
+            raise CorruptError(
+                file=self._directory.path,
+                position=0,
+                reason=f"the log starts at {start} and ends at {segments.active.end}",
+            )
+        segments.restart(start)
+        self._epochs = EpochCache()
+        self._producers = Producers()
+        remove_snapshots(self._directory, below=start + 1)
+        return start
+
+
+def load_closed(directory: Directory, closed: ClosedLog, interval: int, now_ms: int) -> Loaded:
+    """Read a log that was closed cleanly: no batch is checked."""
+    bases = segment_bases(directory)
+    if not is_as_closed(directory, closed) or bases[-1:] != [closed.active_base]:
+        raise CorruptError(
+            file=directory.path, position=0, reason="its files changed since it was closed"
+        )
+    segments = trusted_segments(directory, bases[:-1], end=closed.active_base)
+    active = Segment(directory, closed.active_base, end=closed.end, size=closed.active_bytes)
+    active.resume(interval)
+    segments.append(active)
+    epochs = load_epochs(directory, segments)
+    producers = load_producers(directory, segments, closed.end, now_ms)
+    kept = SegmentList(directory, segments)
+    kept.drop_below(closed.start)
+    return Loaded(kept, epochs, producers, closed.start, closed.end)
+
+
+def is_as_closed(directory: Directory, closed: ClosedLog) -> bool:
+    return directory.size(file_name(closed.active_base, LOG_SUFFIX)) == closed.active_bytes
+
+
+def segment_bases(directory: Directory) -> list[int]:
+    """The base offsets of the segments in a directory, after what was left behind is removed."""
+    names = directory.names()
+    for name in names:
+        if name.endswith(LEFT_BEHIND):
+            directory.unlink(name)
+    return sorted(offsets_with_suffix(names, LOG_SUFFIX))
+
+
+def trusted_segments(directory: Directory, bases: list[int], *, end: int) -> list[Segment]:
+    """Segments nobody needs to check, each up to where the next begins."""
+    return [
+        Segment(directory, base, end=after, size=directory.size(file_name(base, LOG_SUFFIX)) or 0)
+        for base, after in zip(bases, [*bases[1:], end], strict=False)
+    ]
+
+
+def load_epochs(directory: Directory, segments: list[Segment]) -> EpochCache:
+    """The epochs from their file; where that is no good, from the headers of these segments."""
+    content = directory.read_all(EPOCHS_NAME)
+    if content is not None:
+        try:
+            return decode_epochs(content, place=f"{directory.path}/{EPOCHS_NAME}")
+        except CorruptError:
+            pass  # the batches know it too
+    epochs = EpochCache()
+    for segment in segments:
+        scan = Scan(segment.file, position=0, end=segment.size, next_offset=segment.base)
+        for _, _, header in scan.headers_only():
+            epochs.assign(header.partition_leader_epoch, header.base_offset)
+    return epochs
+
+
+def load_producers(
+    directory: Directory, segments: list[Segment], end: int, now_ms: int
+) -> Producers:
+    """The producers as of offset `end`: the newest snapshot below, and what was written since."""
+    offset, producers = newest_snapshot(directory, end) or (0, Producers())
+    for segment in segments:
+        if segment.end <= offset or segment.base >= end:
+            continue
+        for _, header in segment.headers_from(segment.locate(max(offset, segment.base))):
+            if header.base_offset >= end:
+                break
+            if header.producer_id >= 0:
+                producers.note(header, header.last_offset, now_ms)
+    return producers

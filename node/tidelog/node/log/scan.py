@@ -1,0 +1,141 @@
+"""Walk the batches of a segment file and say where, and why, the walk ended."""
+
+import re
+from collections.abc import Iterator
+
+from crc32c import crc32c
+
+from tidelog.kernel.files import File
+from tidelog.kernel.limits import MIB, RECOVERY_CHUNK_BYTES
+from tidelog.wire.records import HEADER, BatchHeader
+
+SEARCH_STEP_BYTES = 32 * MIB
+
+
+class Scan:
+    """One walk over the bytes from `position` to `end`; iterate it once.
+
+    Yields (position, size, header) of each batch that is whole, in order and, where `crc` is
+    asked for, has the checksum it claims. Afterwards `position` is where it stopped, `next_offset`
+    the offset expected there, and `reason` says what is wrong there; None if nothing is.
+    """
+
+    def __init__(self, file: File, *, position: int, end: int, next_offset: int) -> None:
+        self.position = position
+        self.next_offset = next_offset
+        self.reason: str | None = None
+        self.check_crc = True
+        self.gaps_allowed = False
+        self._file = file
+        self._end = end
+        self._buffer = memoryview(bytearray(min(RECOVERY_CHUNK_BYTES, max(end - position, 61))))
+        self._filled = 0
+        self._at = 0
+
+    def headers_only(self) -> "Scan":
+        """For bytes that were checked before: no checksums, and offsets may jump forward."""
+        self.check_crc = False
+        self.gaps_allowed = True
+        return self
+
+    def __iter__(self) -> Iterator[tuple[int, int, BatchHeader]]:
+        unpack, buffer, make = HEADER.unpack_from, self._buffer, BatchHeader._make
+        while self.position < self._end:
+            if self._filled - self._at < 61 and not self._fill():
+                self.reason = "the header is cut short"
+                return
+            header = make(unpack(buffer, self._at))
+            size = header.batch_length + 12
+            self.reason = self._what_is_wrong(header, size)
+            if self.reason is not None:
+                return
+            yield self.position, size, header
+            self._at += size
+            self.position += size
+            self.next_offset = header.base_offset + header.last_offset_delta + 1
+
+    def _what_is_wrong(self, header: BatchHeader, size: int) -> str | None:
+        if header.magic != 2:
+            return f"magic {header.magic} instead of 2"
+        if size < 61 or header.last_offset_delta < 0:
+            return "the header makes no sense"
+        if header.base_offset != self.next_offset and not (
+            self.gaps_allowed and header.base_offset > self.next_offset
+        ):
+            return f"offset {header.base_offset} instead of {self.next_offset}"
+        if self.position + size > self._end:
+            return "the batch is cut short"
+        if self.check_crc and self._crc(size) != header.crc:
+            return "wrong checksum"
+        return None
+
+    def _crc(self, size: int) -> int:
+        if self._filled - self._at < size <= len(self._buffer):
+            self._fill()
+        checksum: int
+        if self._filled - self._at >= size:
+            checksum = crc32c(self._buffer[self._at + 21 : self._at + size])
+            return checksum
+        return self._crc_of_large(size)
+
+    def _crc_of_large(self, size: int) -> int:
+        """Of a batch larger than the buffer, in pieces: no length field makes us allocate."""
+        checksum = crc32c(self._buffer[self._at + 21 : self._filled])
+        seen = self._filled - self._at
+        self._filled = self._at = 0
+        while seen < size:
+            part = self._buffer[: min(len(self._buffer), size - seen)]
+            filled = self._file.read_into(self.position + seen, part)
+            if not filled:
+                return -1
+            checksum = crc32c(part[:filled], checksum)
+            seen += filled
+        # The buffer holds the batch's last bytes now; the next header is read afresh.
+        self._at = -size
+        self._filled = 0
+        return checksum
+
+    def _fill(self) -> bool:
+        """Bring more of the file in behind what is left; whether a header is there."""
+        rest = max(self._filled - self._at, 0)
+        buffer = self._buffer
+        if rest:
+            buffer[:rest] = buffer[self._at : self._filled]
+        start = self.position + rest
+        room = min(len(buffer) - rest, self._end - start)
+        if room > 0:
+            rest += self._file.read_into(start, buffer[rest : rest + room])
+        self._at, self._filled = 0, rest
+        return rest >= 61
+
+
+def valid_batch_follows(file: File, *, position: int, end: int, offset: int) -> bool:
+    """Whether behind a bad spot some batch of the right place in the log is still whole.
+
+    A killed process leaves at most one torn batch, at the very end. What is whole behind a bad
+    spot proves that the spot was good once: damage, not a torn write.
+    """
+    # A batch starts with the upper half of its offset, which is that of the expected one
+    # or the next; then its magic stands at the seventeenth byte.
+    high = offset >> 32
+    halves = b"|".join(re.escape(half.to_bytes(4, "big")) for half in (high, high + 1))
+    candidates = re.compile(rb"(?=(?:" + halves + rb").{4}[\x00-\x07].{7}\x02)", re.DOTALL)
+    for start in range(position, end, SEARCH_STEP_BYTES):
+        # Windows overlap by half: a batch may begin in one and end in the next.
+        content = file.read(start, min(2 * SEARCH_STEP_BYTES, end - start))
+        for match in candidates.finditer(content):
+            if _is_whole_batch(content[match.start() :], offset):
+                return True
+    return False
+
+
+def _is_whole_batch(content: memoryview, offset: int) -> bool:
+    if len(content) < 61:
+        return False
+    header = BatchHeader._make(HEADER.unpack_from(content))
+    size = header.batch_length + 12
+    return (
+        header.base_offset >= offset
+        and 61 <= size <= len(content)
+        and bool(crc32c(content[21:size]) == header.crc)
+    )

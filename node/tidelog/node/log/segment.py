@@ -1,0 +1,297 @@
+"""One segment: a file of batches, its two indexes, and where each offset lies in it."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.files import Directory, File, Syncable
+from tidelog.node.log.index import OffsetIndex, TimeIndex
+from tidelog.node.log.scan import Scan
+from tidelog.wire.records import HEADER, BatchHeader
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+RECENT_BATCHES = 1024
+RELATIVE_OFFSET_MAX = 2**31 - 1
+NEVER = -1
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """Kafka's: twenty digits and what the file is."""
+    return f"{offset:020d}{suffix}"
+
+
+class Segment:
+    """Batches from offset `base` up to `end`, which is exclusive.
+
+    Invariant: positions of `_recent_positions` are those of the last batches, without a hole, so
+    that readers near the end find their batch, and the batch a limit ends at, without a read.
+    """
+
+    __slots__ = (
+        "_bytes_since_entry",
+        "_directory",
+        "_file",
+        "_indexes_loaded",
+        "_recent_bases",
+        "_recent_positions",
+        "base",
+        "end",
+        "first_timestamp",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offsets",
+        "size",
+        "times",
+    )
+
+    def __init__(self, directory: Directory, base: int, *, end: int, size: int) -> None:
+        """Of a segment that exists, nothing is read before it is needed."""
+        self.base = base
+        self.end = end
+        self.size = size
+        self.offsets = OffsetIndex(directory, file_name(base, OFFSET_INDEX_SUFFIX))
+        self.times = TimeIndex(directory, file_name(base, TIME_INDEX_SUFFIX))
+        self.first_timestamp = NEVER
+        """The largest timestamp of the first batch: from it time-based rolling counts."""
+        self.max_timestamp = NEVER
+        self.max_timestamp_offset = 0
+        """The last offset of the batch that holds it, relative to the base."""
+        self._directory = directory
+        self._file: File | None = None
+        self._indexes_loaded = size == 0
+        self._bytes_since_entry = 0
+        self._recent_bases: list[int] = []
+        self._recent_positions: list[int] = []
+
+    @property
+    def name(self) -> str:
+        return file_name(self.base, LOG_SUFFIX)
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._directory.open(self.name)
+        return self._file
+
+    @property
+    def place(self) -> str:
+        return f"{self._directory.path}/{self.name}"
+
+    # -- writing
+
+    def append(self, batch: memoryview, header: BatchHeader, first: int, interval: int) -> None:
+        """Write one batch whose first offset is `first`."""
+        position = self.size
+        size = self.file.append((batch,)) - position
+        self.note(position, size, header, first, interval)
+
+    def note(
+        self, position: int, size: int, header: BatchHeader, first: int, interval: int
+    ) -> None:
+        """Take a batch that is in the file at `position` into all that is known of it."""
+        last = first + header.last_offset_delta
+        relative = last - self.base
+        timestamp = header.max_timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = relative
+        if not position:
+            self.first_timestamp = timestamp
+        if self._bytes_since_entry > interval:
+            self.offsets.append(relative, position)
+            self.times.append(self.max_timestamp, self.max_timestamp_offset)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += size
+        self._recent_bases.append(first)
+        self._recent_positions.append(position)
+        if len(self._recent_bases) >= 2 * RECENT_BATCHES:
+            del self._recent_bases[:RECENT_BATCHES], self._recent_positions[:RECENT_BATCHES]
+        self.size = position + size
+        self.end = last + 1
+
+    def is_full(self, header: BatchHeader, size: int, segment_bytes: int, entries_max: int) -> bool:
+        """Whether that batch must go to a new segment, time aside."""
+        return self.size > 0 and (
+            self.size + size > segment_bytes
+            or len(self.offsets) >= entries_max
+            or self.end + header.last_offset_delta - self.base > RELATIVE_OFFSET_MAX
+        )
+
+    def write_indexes(self, *, final: bool) -> None:
+        """Bring the index files up to date; `final` adds the entry for the largest timestamp."""
+        if not self._indexes_loaded:
+            return
+        if final and self.size:
+            self.times.append(self.max_timestamp, self.max_timestamp_offset)
+        self.offsets.write()
+        self.times.write()
+
+    def truncate(self, position: int, end: int, interval: int) -> None:
+        """Cut the file where a batch begins and forget that batch and those behind it."""
+        self.load_indexes()
+        self.file.truncate(position)
+        self.size = position
+        self.end = end
+        self.offsets.cut_from(position)
+        self.times.cut_from(end - self.base)
+        self.resume(interval)
+
+    def syncables(self, *, sealed: bool) -> list[Syncable]:
+        """What a flush must force out; an unsealed segment's indexes are rebuilt after a crash."""
+        found = [self._directory.syncable(self.name)]
+        if sealed:
+            found += [self.offsets.file.syncable(), self.times.file.syncable()]
+        return found
+
+    # -- reading
+
+    def locate(self, offset: int) -> int:
+        """Where the batch begins that holds the offset, or the next one if none does."""
+        if offset >= self.end:
+            return self.size
+        if self._recent_bases and offset >= self._recent_bases[0]:
+            return self._recent_positions[bisect_right(self._recent_bases, offset) - 1]
+        return self._locate_in_file(offset)
+
+    def _locate_in_file(self, offset: int) -> int:
+        self.load_indexes()
+        start = self.offsets.start_for(offset - self.base)
+        for position, header in self.headers_from(start):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position
+        return self.size
+
+    def batch_start_at_or_below(self, position: int) -> int:
+        """The last start of a batch that is known not above a position; 0 always is one."""
+        recent = self._recent_positions
+        if recent and position >= recent[0]:
+            return recent[bisect_right(recent, position) - 1]
+        self.load_indexes()
+        return self.offsets.batch_start_at_or_below(position)
+
+    def header_at(self, position: int) -> BatchHeader:
+        """The header of a batch at a place where one must be."""
+        content = self.file.read(position, HEADER.size)
+        if len(content) < HEADER.size:
+            raise CorruptError(file=self.place, position=position, reason="the file is too short")
+        header = BatchHeader._make(HEADER.unpack_from(content))
+        if header.magic != 2 or not self._holds(position, header):
+            raise CorruptError(file=self.place, position=position, reason="no batch begins here")
+        return header
+
+    def _holds(self, position: int, header: BatchHeader) -> bool:
+        last = header.base_offset + header.last_offset_delta
+        return (
+            self.base <= header.base_offset <= last < self.end
+            and 61 <= header.batch_length + 12 <= self.size - position
+        )
+
+    def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Batch after batch from a place where one begins."""
+        while position < self.size:
+            header = self.header_at(position)
+            yield position, header
+            position += header.batch_length + 12
+
+    def batch_at(self, position: int, header: BatchHeader) -> memoryview:
+        return self.file.read(position, header.batch_length + 12)
+
+    # -- loading
+
+    def load_indexes(self) -> None:
+        """Read both index files at their first use; make them new where they are no good."""
+        if self._indexes_loaded:
+            return
+        try:
+            self.offsets.load(self.size)
+            self.times.load()
+            self._check_indexes()
+        except CorruptError:
+            self.rebuild_indexes()
+        self._indexes_loaded = True
+
+    def _check_indexes(self) -> None:
+        """The last entries must be true; nobody but a damaged disk changes those before."""
+        timestamp, relative = self.times.last()
+        if self.base + relative >= self.end:
+            raise CorruptError(file=self.times.file.name, position=0, reason="behind the end")
+        if len(self.offsets):
+            position = self.offsets.positions[-1]
+            header = self.header_at(position)
+            last = header.base_offset + header.last_offset_delta - self.base
+            if last != self.offsets.offsets[-1]:
+                raise CorruptError(
+                    file=self.offsets.file.name, position=0, reason="points at another batch"
+                )
+        if not len(self.times) and self.size and self.header_at(0).max_timestamp >= 0:
+            raise CorruptError(file=self.times.file.name, position=0, reason="empty")
+        self.max_timestamp, self.max_timestamp_offset = timestamp, relative
+
+    def rebuild_indexes(self, interval: int = 4096) -> None:
+        """From the headers of the log, which was checked before."""
+        size, end = self.size, self.end
+        self.forget()
+        scan = Scan(self.file, position=0, end=size, next_offset=self.base).headers_only()
+        for position, length, header in scan:
+            self.note(position, length, header, header.base_offset, interval)
+        if scan.reason is not None:
+            self.size, self.end = size, end
+            raise CorruptError(file=self.place, position=scan.position, reason=scan.reason)
+        self.end = end  # of a compacted segment it may lie behind the last batch
+        self.write_indexes(final=True)
+
+    def resume(self, interval: int) -> None:
+        """Make a segment with loaded indexes ready to be appended to: look at its last batches.
+
+        Every batch up to the last index entry is accounted for in the indexes.
+        """
+        self.load_indexes()
+        self.max_timestamp, self.max_timestamp_offset = self.times.last()
+        self._bytes_since_entry = 0
+        self._recent_bases.clear()
+        self._recent_positions.clear()
+        self.first_timestamp = self.header_at(0).max_timestamp if self.size else NEVER
+        start = self.offsets.positions[-1] if len(self.offsets) else 0
+        end = self.end
+        for position, header in list(self.headers_from(start)):
+            self.note(position, header.batch_length + 12, header, header.base_offset, interval)
+        self.end = end  # of a compacted segment it may lie behind the last batch
+
+    def largest_timestamp(self) -> int:
+        """Without loading the indexes, where they are not."""
+        if self.max_timestamp == NEVER and not self._indexes_loaded:
+            self.max_timestamp = self.times.peek()
+        return self.max_timestamp
+
+    def forget(self) -> None:
+        """As if the segment were empty; its files stay as they are until they are written."""
+        self.size = 0
+        self.end = self.base
+        self.offsets.clear()
+        self.times.clear()
+        self.first_timestamp = self.max_timestamp = NEVER
+        self.max_timestamp_offset = self._bytes_since_entry = 0
+        self._recent_bases.clear()
+        self._recent_positions.clear()
+        self._indexes_loaded = True
+
+    def unload(self) -> None:
+        """Let go of what can be read again; only for a segment whose indexes are written."""
+        if self.size:
+            self.offsets.offsets, self.offsets.positions = array("i"), array("i")
+            self.times.timestamps, self.times.offsets = array("q"), array("i")
+            self._recent_bases.clear()
+            self._recent_positions.clear()
+            self._indexes_loaded = False
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,136 @@
+"""The segments of one log, oldest first; the last one is written to."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from tidelog.kernel.files import Directory
+from tidelog.node.log.segment import SEGMENT_SUFFIXES, Segment, file_name
+
+SEGMENTS_KEPT_LOADED = 4
+
+
+class SegmentList:
+    """Invariant: never empty; each segment ends where the next begins or, compacted, before it."""
+
+    __slots__ = ("_bases", "_directory", "_loaded", "_retired", "_segments", "active")
+
+    def __init__(self, directory: Directory, segments: Iterable[Segment]) -> None:
+        self._directory = directory
+        self._segments = list(segments)
+        self._bases = [segment.base for segment in self._segments]
+        self.active = self._segments[-1]
+        self._loaded: list[Segment] = []
+        self._retired: list[Segment] = []
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def holding(self, offset: int) -> Segment:
+        """The segment in whose range the offset lies; the first one for what lies before it."""
+        active = self.active
+        if offset >= active.base:
+            return active
+        segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        self._note_use(segment)
+        return segment
+
+    def after(self, segment: Segment) -> Segment | None:
+        at = bisect_right(self._bases, segment.base)
+        return self._segments[at] if at < len(self._segments) else None
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """All segments that hold the offset or anything above it."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+
+    def _note_use(self, segment: Segment) -> None:
+        """Of sealed segments only those read last keep their indexes in memory."""
+        if segment in self._loaded:
+            return
+        self._loaded.append(segment)
+        if len(self._loaded) > SEGMENTS_KEPT_LOADED:
+            self._loaded.pop(0).unload()
+
+    def roll(self, base: int) -> Segment:
+        """A new, empty segment to write to; the old one is sealed."""
+        old = self.active
+        old.write_indexes(final=True)
+        self._note_use(old)
+        return self._add(base)
+
+    def restart(self, base: int) -> Segment:
+        """Nothing but an empty segment at `base`; all others go, the newest first."""
+        while self._segments:
+            self._drop_last()
+        return self._add(base)
+
+    def _add(self, base: int) -> Segment:
+        segment = make_segment(self._directory, base)
+        self._segments.append(segment)
+        self._bases.append(base)
+        self.active = segment
+        return segment
+
+    def drop_behind(self, segment: Segment) -> None:
+        """Remove the segments behind this one, the newest first: what is left never has a hole."""
+        while self._segments[-1] is not segment:
+            self._drop_last()
+        if segment in self._loaded:
+            self._loaded.remove(segment)
+        self.active = segment
+
+    def _drop_last(self) -> None:
+        segment = self._segments.pop()
+        self._bases.pop()
+        if segment in self._loaded:
+            self._loaded.remove(segment)
+        segment.close()
+        remove_segment(self._directory, segment.base)
+
+    def drop_below(self, start: int) -> int:
+        """Retire segments that lie wholly below the log's start; how many. The active one stays."""
+        count = 0
+        while len(self._segments) > 1 and self._bases[1] <= start:
+            segment = self._segments.pop(0)
+            self._bases.pop(0)
+            if segment in self._loaded:
+                self._loaded.remove(segment)
+            self._retired.append(segment)
+            count += 1
+        return count
+
+    def purge(self) -> None:
+        """Remove the files of retired segments; until now, answers under way could be sent."""
+        for segment in self._retired:
+            segment.close()
+            remove_segment(self._directory, segment.base)
+        self._retired.clear()
+
+    def close(self) -> None:
+        self.purge()
+        for segment in self._segments:
+            segment.close()
+
+
+def make_segment(directory: Directory, base: int) -> Segment:
+    """An empty segment with an empty log file: its name alone says where the log ends."""
+    segment = Segment(directory, base, end=base, size=0)
+    if segment.file.size:
+        segment.file.truncate(0)
+    return segment
+
+
+def remove_segment(directory: Directory, base: int) -> None:
+    # The log file goes last: without it the others would be taken for rubbish, not the reverse.
+    for suffix in reversed(SEGMENT_SUFFIXES):
+        directory.unlink(file_name(base, suffix))

@@ -1,0 +1,29 @@
+"""What a log is told about its topic, with Kafka's defaults."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.kernel.limits import BATCH_BYTES_MAX_DEFAULT, MIB
+
+LONG_MAX: Final = 2**63 - 1
+HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """One topic's settings as its logs use them; Kafka's name stands in each comment."""
+
+    segment_bytes: int = 1024 * MIB  # segment.bytes
+    segment_ms: int = 7 * 24 * HOUR_MS  # segment.ms
+    segment_jitter_ms: int = 0  # segment.jitter.ms
+    index_interval_bytes: int = 4096  # index.interval.bytes
+    index_bytes_max: int = 10 * MIB  # segment.index.bytes
+    max_message_bytes: int = BATCH_BYTES_MAX_DEFAULT  # max.message.bytes
+    log_append_time: bool = False  # message.timestamp.type=LogAppendTime
+    timestamp_before_max_ms: int = LONG_MAX  # message.timestamp.before.max.ms
+    timestamp_after_max_ms: int = HOUR_MS  # message.timestamp.after.max.ms
+    delete: bool = True  # cleanup.policy has delete
+    compact: bool = False  # cleanup.policy has compact
+    flush_messages: int = LONG_MAX  # flush.messages
+    flush_ms: int = LONG_MAX  # flush.ms
+    producer_expiration_ms: int = 24 * HOUR_MS  # producer.id.expiration.ms, a broker's key

@@ -1,0 +1,168 @@
+"""What a produced batch must look like before it may be appended; no record is looked at.
+
+Exception: on a compacted topic every record needs a key, so there they are walked.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from crc32c import crc32c
+
+from tidelog.node.log.settings import LogSettings
+from tidelog.wire.errors import ErrorCode, Rejected, WireError
+from tidelog.wire.records import (
+    APPEND_TIME_BIT,
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    iterate_records,
+    stamp_append_time,
+)
+
+CODEC_MAX: Final = 4
+NO_TIMESTAMP: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRules:
+    """What validation needs of a topic's settings."""
+
+    message_bytes_max: int
+    segment_bytes: int
+    log_append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    keys_needed: bool
+
+
+def rules_of(settings: LogSettings) -> BatchRules:
+    return BatchRules(
+        message_bytes_max=settings.max_message_bytes,
+        segment_bytes=settings.segment_bytes,
+        log_append_time=settings.log_append_time,
+        timestamp_before_max_ms=settings.timestamp_before_max_ms,
+        timestamp_after_max_ms=settings.timestamp_after_max_ms,
+        keys_needed=settings.compact,
+    )
+
+
+class RecordRejected(Rejected):
+    """One record of a batch is to blame; newer clients are told which."""
+
+    def __init__(self, code: ErrorCode, detail: str, *, record_index: int) -> None:
+        super().__init__(code, detail)
+        self.record_index = record_index
+
+
+def validate_produced(view: memoryview, rules: BatchRules, now_ms: int) -> BatchHeader:
+    """The header of the one batch that `view` holds; Rejected where it breaks a rule.
+
+    On a LogAppendTime topic the batch is stamped in place.
+    """
+    size = len(view)
+    if size < 61:
+        raise _too_short(view)
+    header = BatchHeader._make(HEADER.unpack_from(view))
+    if header.magic != 2 or header.batch_length != size - 12:
+        raise _misshapen(header, size)
+    if size > rules.message_bytes_max or size > rules.segment_bytes:
+        raise _too_large(size, rules)
+    if crc32c(view[21:]) != header.crc:
+        raise Rejected(ErrorCode.CORRUPT_MESSAGE, "wrong checksum")
+    delta = header.last_offset_delta
+    if header.base_offset or delta < 0 or header.record_count != delta + 1:
+        raise Rejected(
+            ErrorCode.INVALID_RECORD,
+            f"base offset {header.base_offset}, {header.record_count} records, last delta {delta}",
+        )
+    # One comparison for the ordinary batch: a known codec and no other flag.
+    if not 0 <= header.attributes <= CODEC_MAX:
+        _check_attributes(header.attributes)
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise Rejected(ErrorCode.INVALID_RECORD, "a producer id without epoch or sequence")
+    if rules.keys_needed:
+        _check_keys(view)
+    if rules.log_append_time:
+        stamp_append_time(view, now_ms)
+        return BatchHeader._make(HEADER.unpack_from(view))
+    _check_timestamps(header, rules, now_ms)
+    return header
+
+
+def _too_short(view: memoryview) -> Rejected:
+    if len(view) == 0:
+        return Rejected(ErrorCode.INVALID_RECORD, "no batch")
+    if len(view) > 16 and view[16] < 2:
+        return Rejected(ErrorCode.INVALID_RECORD, f"message format {view[16]}; only 2 is taken")
+    return Rejected(ErrorCode.CORRUPT_MESSAGE, f"{len(view)} bytes are too few for a batch")
+
+
+def _misshapen(header: BatchHeader, size: int) -> Rejected:
+    if header.magic != 2:
+        return Rejected(ErrorCode.INVALID_RECORD, f"message format {header.magic}; only 2 is taken")
+    if 49 <= header.batch_length < size - 12:
+        return Rejected(ErrorCode.INVALID_RECORD, "more than one batch")
+    return Rejected(
+        ErrorCode.CORRUPT_MESSAGE, f"batch of {header.batch_length} + 12 bytes came as {size}"
+    )
+
+
+def _too_large(size: int, rules: BatchRules) -> Rejected:
+    if size > rules.message_bytes_max:
+        return Rejected(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch of {size} bytes; max.message.bytes={rules.message_bytes_max}",
+        )
+    return Rejected(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"batch of {size} bytes; segment.bytes={rules.segment_bytes}",
+    )
+
+
+def _check_attributes(attributes: int) -> None:
+    if attributes & CODEC_MASK > CODEC_MAX:
+        raise Rejected(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {attributes & CODEC_MASK} is unknown"
+        )
+    if attributes & APPEND_TIME_BIT:
+        raise Rejected(ErrorCode.INVALID_TIMESTAMP, "only the broker sets LogAppendTime")
+    if attributes & CONTROL_BIT:
+        raise Rejected(ErrorCode.INVALID_RECORD, "clients write no control batches")
+    if attributes & DELETE_HORIZON_BIT:
+        raise Rejected(ErrorCode.INVALID_RECORD, "only the broker sets the delete horizon")
+    if attributes & TRANSACTIONAL_BIT:
+        # There is no transaction a client could have begun.
+        raise Rejected(ErrorCode.INVALID_TXN_STATE, "transactional batch without a transaction")
+
+
+def _check_timestamps(header: BatchHeader, rules: BatchRules, now_ms: int) -> None:
+    latest = header.max_timestamp
+    if latest != NO_TIMESTAMP and latest - now_ms > rules.timestamp_after_max_ms:
+        raise Rejected(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {latest} is {latest - now_ms} ms ahead; "
+            f"message.timestamp.after.max.ms={rules.timestamp_after_max_ms}",
+        )
+    earliest = header.base_timestamp
+    if earliest != NO_TIMESTAMP and now_ms - earliest > rules.timestamp_before_max_ms:
+        raise Rejected(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {earliest} is {now_ms - earliest} ms old; "
+            f"message.timestamp.before.max.ms={rules.timestamp_before_max_ms}",
+        )
+
+
+def _check_keys(view: memoryview) -> None:
+    try:
+        for index, record in enumerate(iterate_records(view)):
+            if record.key is None:
+                raise RecordRejected(
+                    ErrorCode.INVALID_RECORD,
+                    f"record {index} has no key; this topic is compacted",
+                    record_index=index,
+                )
+    except WireError as error:
+        raise Rejected(ErrorCode.INVALID_RECORD, f"records cannot be read: {error}") from error

@@ -1,0 +1,301 @@
+"""Real files and directories behind the contracts of `kernel/files.py` (shell)."""
+
+# A Path object costs more than the call it names, and these are called for each file of each log:
+# ruff: noqa: PTH103, PTH104, PTH108, PTH116, PTH123, PTH208
+
+import contextlib
+import fcntl
+import os
+import resource
+import shutil
+from collections.abc import Sequence
+
+from tidelog.kernel.failures import CannotStartError
+from tidelog.kernel.files import Bytes
+
+CREATE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+REOPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+FOR_SYNC = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+LOCK_NAME = ".lock"
+PERMISSIONS = 0o640
+DIRECTORY_PERMISSIONS = 0o750
+
+
+def open_disk(path: str, *, open_files_max: int | None = None) -> "DiskDirectory":
+    """A directory whose files, together, hold a bounded number of descriptors open."""
+    if open_files_max is None:
+        # Half is for sockets, pipes and whatever else the process opens.
+        open_files_max = max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+    return DiskDirectory(path, None, OpenFiles(open_files_max))
+
+
+def sync_path(path: str) -> None:
+    """Force a file's bytes out.
+
+    By a descriptor of its own: any thread may call this while the owner's is given away. It still
+    hears of a failed write-back that nobody was told of yet (the kernel keeps that per file).
+    """
+    try:
+        fd = os.open(path, FOR_SYNC)
+    except FileNotFoundError:
+        return  # deleted meanwhile: nothing left that could be lost
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+class OpenFiles:
+    """Which files hold a descriptor: at most `limit`, the ones longest unused go first.
+
+    Second chance instead of exact order: a use sets one flag, so that the produce and fetch
+    paths do not reorder a list for every batch. Used by one thread only.
+    """
+
+    def __init__(self, limit: int) -> None:
+        assert limit > 0
+        self._limit = limit
+        self._files: dict[DiskFile, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def admit(self, file: "DiskFile") -> None:
+        while len(self._files) >= self._limit:
+            self._evict_one()
+        self._files[file] = None
+
+    def forget(self, file: "DiskFile") -> None:
+        self._files.pop(file, None)
+
+    def _evict_one(self) -> None:
+        # Each pass clears a flag, so it ends within two rounds.
+        while True:
+            oldest = next(iter(self._files))
+            del self._files[oldest]
+            if not oldest.used:
+                oldest.release()
+                return
+            oldest.used = False
+            self._files[oldest] = None
+
+
+class DiskFile:
+    """One file, by positioned calls; reopened by itself after it had to give its descriptor away.
+
+    Invariant: `size` counts whole appends only; what a failed one left behind lies above it.
+    """
+
+    __slots__ = ("_directory", "_fd", "_open_files", "_size", "name", "used")
+
+    def __init__(self, directory: "DiskDirectory", name: str, open_files: OpenFiles) -> None:
+        self.name = name
+        self.used = True
+        self._directory = directory
+        self._open_files = open_files
+        self._fd = -1
+        self._size = os.fstat(self._open(CREATE)).st_size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, parts: Sequence[Bytes]) -> int:
+        fd = self._fd if self._fd >= 0 else self._open(REOPEN)
+        self.used = True
+        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        if os.pwritev(fd, parts, self._size) != size:
+            self._append_slowly(fd, parts, size)
+        self._size += size
+        return self._size
+
+    def _append_slowly(self, fd: int, parts: Sequence[Bytes], size: int) -> None:
+        """After a short write: go on until all is there, or the disk says why not."""
+        rest = memoryview(b"".join(parts))
+        assert len(rest) == size
+        position = self._size
+        try:
+            while rest:
+                written = os.pwrite(fd, rest, position)
+                position += written
+                rest = rest[written:]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, self._size)
+            raise
+
+    def read(self, position: int, size: int) -> memoryview:
+        return memoryview(os.pread(self.fileno(), size, position))
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        fd = self.fileno()
+        filled = os.preadv(fd, (buffer,), position)
+        while 0 < filled < len(buffer):
+            more = os.preadv(fd, (buffer[filled:],), position + filled)
+            if not more:
+                break
+            filled += more
+        return filled
+
+    def write_at(self, position: int, part: Bytes) -> None:
+        assert position + len(part) <= self._size, "write_at never grows a file"
+        written = os.pwrite(self.fileno(), part, position)
+        if written != len(part):
+            raise OSError(f"{self.name}: {written} of {len(part)} bytes written at {position}")
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fileno(), size)
+        self._size = size
+
+    def sync(self) -> None:
+        sync_path(self._path())
+
+    def fileno(self) -> int:
+        self.used = True
+        return self._fd if self._fd >= 0 else self._open(REOPEN)
+
+    def close(self) -> None:
+        self._open_files.forget(self)
+        self.release()
+
+    def release(self) -> None:
+        """Give the descriptor away; the next use opens the file again."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self, flags: int) -> int:
+        self._open_files.admit(self)
+        try:
+            self._fd = os.open(self._path(), flags, PERMISSIONS)
+        except OSError:
+            self._open_files.forget(self)
+            raise
+        return self._fd
+
+    def _path(self) -> str:
+        return f"{self._directory.path}/{self.name}"
+
+
+class DiskDirectory:
+    """One directory; its path follows when it or its parent moves."""
+
+    __slots__ = ("_name", "_open_files", "_parent")
+
+    def __init__(self, name: str, parent: "DiskDirectory | None", open_files: OpenFiles) -> None:
+        self._name = name
+        self._parent = parent
+        self._open_files = open_files
+
+    @property
+    def path(self) -> str:
+        return self._name if self._parent is None else f"{self._parent.path}/{self._name}"
+
+    @property
+    def parent(self) -> "DiskDirectory":
+        return self if self._parent is None else self._parent
+
+    def names(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self.path))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, name: str) -> bool:
+        return os.path.lexists(f"{self.path}/{name}")
+
+    def make(self) -> None:
+        os.makedirs(self.path, mode=DIRECTORY_PERMISSIONS, exist_ok=True)
+
+    def move(self, name: str) -> None:
+        assert self._parent is not None, "the top directory stays where it is"
+        os.rename(self.path, f"{self._parent.path}/{name}")
+        self._name = name
+
+    def directory(self, name: str) -> "DiskDirectory":
+        return DiskDirectory(name, self, self._open_files)
+
+    def open(self, name: str) -> DiskFile:
+        return DiskFile(self, name, self._open_files)
+
+    def syncable(self, name: str) -> "NamedFile":
+        return NamedFile(self, name)
+
+    def size(self, name: str) -> int | None:
+        try:
+            return os.stat(f"{self.path}/{name}", follow_symlinks=False).st_size
+        except FileNotFoundError:
+            return None
+
+    def read_all(self, name: str) -> bytes | None:
+        try:
+            fd = os.open(f"{self.path}/{name}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        with open(fd, "rb") as file:
+            return file.read()
+
+    def replace(self, name: str, content: bytes, *, durable: bool = True) -> None:
+        path = f"{self.path}/{name}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(f"{path}.tmp", flags, PERMISSIONS), "wb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.rename(f"{path}.tmp", path)
+        if durable:
+            self.sync()
+
+    def rename(self, old: str, new: str) -> None:
+        path = self.path
+        os.rename(f"{path}/{old}", f"{path}/{new}")
+
+    def unlink(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{self.path}/{name}")
+
+    def remove_tree(self, name: str) -> None:
+        shutil.rmtree(f"{self.path}/{name}")
+
+    def sync(self) -> None:
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return  # as a deleted file
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+class NamedFile:
+    """A file that is only to be synced."""
+
+    __slots__ = ("_directory", "_name")
+
+    def __init__(self, directory: DiskDirectory, name: str) -> None:
+        self._directory = directory
+        self._name = name
+
+    def sync(self) -> None:
+        sync_path(f"{self._directory.path}/{self._name}")
+
+
+class DirectoryLock:
+    """Keeps a second process off a log directory, as Kafka's `.lock`; gone with its process."""
+
+    def __init__(self, directory: DiskDirectory) -> None:
+        directory.make()
+        path = f"{directory.path}/{LOCK_NAME}"
+        self._fd = os.open(path, CREATE, PERMISSIONS)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise CannotStartError(
+                f"{directory.path} is in use by another process; stop it, or choose another --data"
+            ) from None
+
+    def release(self) -> None:
+        os.close(self._fd)

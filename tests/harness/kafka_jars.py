@@ -1,0 +1,113 @@
+"""Apache Kafka's own jars, for tests that hold our files and our wire against the original.
+
+They come from Maven Central through the ordinary `mvn`, once, into a cache directory.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.1"
+LOG4J_VERSION = "2.24.3"
+CACHE_VARIABLE = "TIDELOG_TOOLS_CACHE"
+DEFAULT_CACHE = Path(__file__).resolve().parents[2] / ".tools-cache"
+
+ARTIFACTS = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
+    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+    ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
+)
+
+LOG4J_PROPERTIES = """\
+status = error
+appender.c.type = Console
+appender.c.name = C
+appender.c.target = SYSTEM_ERR
+appender.c.layout.type = PatternLayout
+appender.c.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = WARN
+rootLogger.appenderRef.c.ref = C
+"""
+
+
+def kafka_classpath() -> str | None:
+    """A class path with Kafka's broker, clients and tools; None where Java or Maven is missing."""
+    if shutil.which("java") is None:
+        return None
+    libs = _cache() / f"kafka-{KAFKA_VERSION}"
+    if not libs.is_dir():
+        if shutil.which("mvn") is None:
+            return None
+        _fetch_once(libs)
+    return f"{libs}:{libs}/*"
+
+
+def run_kafka_tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's main classes to its end; both outputs as text."""
+    classpath = kafka_classpath()
+    assert classpath is not None, "ask kafka_classpath() first"
+    libs = classpath.split(":", 1)[0]
+    command = [
+        "java",
+        "-Xmx256m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j2.configurationFile={libs}/log4j2.properties",
+        "-cp",
+        classpath,
+        name,
+        *arguments,
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+
+
+def _cache() -> Path:
+    given = os.environ.get(CACHE_VARIABLE)
+    return Path(given) if given else DEFAULT_CACHE
+
+
+def _fetch_once(libs: Path) -> None:
+    """Fill the cache; of many test processes one fetches and the others wait for it."""
+    libs.parent.mkdir(parents=True, exist_ok=True)
+    with (libs.parent / "kafka.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if libs.is_dir():
+            return
+        with tempfile.TemporaryDirectory(dir=libs.parent) as scratch:
+            _fetch(Path(scratch), libs)
+
+
+def _fetch(scratch: Path, libs: Path) -> None:
+    rows = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in ARTIFACTS
+    )
+    (scratch / "pom.xml").write_text(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>tidelog</groupId>"
+        f"<artifactId>kafka-libs</artifactId><version>1</version><dependencies>{rows}"
+        "</dependencies></project>"
+    )
+    target = scratch / "jars"
+    subprocess.run(
+        [
+            "mvn",
+            "-q",
+            "-B",
+            "-f",
+            str(scratch / "pom.xml"),
+            "dependency:copy-dependencies",
+            "-DincludeScope=runtime",
+            f"-DoutputDirectory={target}",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    (target / "log4j2.properties").write_text(LOG4J_PROPERTIES)
+    # The rename is the last step: whoever sees the directory sees all of it.
+    target.rename(libs)

@@ -1,0 +1,286 @@
+"""A disk in memory that knows what was synced: it survives kills whole, and power losses in part.
+
+It behaves as `kernel/files.py` asks, counts what is done to it, and fails when told to.
+"""
+
+import errno
+from collections.abc import Sequence
+from random import Random
+
+from tidelog.kernel.files import Bytes, Syncable
+
+PAGE_BYTES = 4096
+
+
+class Inode:
+    """One file's bytes: as the page cache has them, and as the platter does."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.durable = b""
+
+    def sync(self) -> None:
+        self.durable = bytes(self.content)
+
+    def lose(self, rng: Random | None) -> None:
+        """Power goes: what was synced stays; what was not is gone or, by draw, partly there."""
+        kept = self.durable if rng is None else self._draw(rng)
+        self.content = bytearray(kept)
+        self.durable = bytes(kept)
+
+    def _draw(self, rng: Random) -> bytes:
+        if rng.random() < 0.25:
+            return self.durable
+        if rng.random() < 0.25:
+            return bytes(self.content)
+        image = bytearray(self.content[: rng.randint(0, len(self.content))])
+        for start in range(0, len(image), PAGE_BYTES):
+            self._draw_page(image, start, rng)
+        if len(image) < len(self.durable) <= len(self.content):
+            image += self.durable[len(image) :]
+        return bytes(image)
+
+    def _draw_page(self, image: bytearray, start: int, rng: Random) -> None:
+        stop = min(start + PAGE_BYTES, len(image))
+        same = 0
+        while start + same < min(stop, len(self.durable)) and (
+            self.durable[start + same] == image[start + same]
+        ):
+            same += 1
+        fate = rng.choice(["kept", "kept", "zeroed", "torn"])
+        if fate == "kept" or start + same == stop:
+            return
+        first = start + same if fate == "zeroed" else rng.randint(start + same, stop)
+        old = self.durable[first:stop]
+        image[first:stop] = old + bytes(stop - first - len(old))
+
+
+class Node:
+    """One directory: its names now, and the names that outlive a power loss."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Inode | Node] = {}
+        self.durable: dict[str, Inode | Node] = {}
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+
+    def lose(self, rng: Random | None) -> None:
+        names = dict(self.durable)
+        if rng is not None:
+            for name in sorted(self.names.keys() | self.durable.keys()):
+                if self.names.get(name) is not self.durable.get(name) and rng.random() < 0.5:
+                    names.pop(name, None)
+                    if name in self.names:
+                        names[name] = self.names[name]
+        self.names = names
+        self.durable = dict(names)
+        for child in names.values():
+            child.lose(rng)
+
+
+class MemoryDisk:
+    """The whole disk. Handles from before a kill or a power loss refuse to work."""
+
+    def __init__(self) -> None:
+        self.root = Node()
+        self.life = 0
+        self.calls: list[tuple[str, str]] = []
+        """(operation, file name) of everything that would be a system call."""
+        self.fail_append_after: int | None = None
+        """The next append writes so many bytes and then finds the disk full."""
+
+    def directory(self, name: str = "log0") -> "MemoryDirectory":
+        return MemoryDirectory(self, None, name)
+
+    def kill(self) -> None:
+        """The process dies; every byte it wrote is still there."""
+        self.life += 1
+
+    def lose_power(self, rng: Random | None = None) -> None:
+        """Without `rng` all that was not synced is gone; with it, any legal part of it stays."""
+        self.life += 1
+        # The supervisor made and synced the topmost directory long ago.
+        self.root.sync()
+        self.root.lose(rng)
+
+    def note(self, operation: str, name: str) -> None:
+        self.calls.append((operation, name))
+
+
+class MemoryFile:
+    """An open file."""
+
+    def __init__(self, disk: MemoryDisk, name: str, inode: Inode) -> None:
+        self.name = name
+        self._disk = disk
+        self._life = disk.life
+        self._inode = inode
+
+    def _use(self, operation: str) -> Inode:
+        assert self._life == self._disk.life, f"{self.name} was opened by a process that is dead"
+        self._disk.note(operation, self.name)
+        return self._inode
+
+    @property
+    def size(self) -> int:
+        return len(self._inode.content)
+
+    def append(self, parts: Sequence[Bytes]) -> int:
+        content = self._use("append").content
+        limit, self._disk.fail_append_after = self._disk.fail_append_after, None
+        if limit is not None:
+            raise OSError(errno.ENOSPC, "disk is full", self.name)
+        for part in parts:
+            content += part
+        return len(content)
+
+    def read(self, position: int, size: int) -> memoryview:
+        return memoryview(bytes(self._use("read").content[position : position + size]))
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        content = self._use("read").content[position : position + len(buffer)]
+        buffer[: len(content)] = content
+        return len(content)
+
+    def write_at(self, position: int, part: Bytes) -> None:
+        content = self._use("write").content
+        assert position + len(part) <= len(content)
+        content[position : position + len(part)] = part
+
+    def truncate(self, size: int) -> None:
+        content = self._use("truncate").content
+        del content[size:]
+        content += bytes(size - len(content))
+
+    def sync(self) -> None:
+        self._use("sync").sync()
+
+    def fileno(self) -> int:
+        raise AssertionError("a file in memory has no descriptor")
+
+    def close(self) -> None:
+        """A closed file opens again by itself: nothing to do."""
+
+
+class NamedFile:
+    """A file to be synced, if it is there."""
+
+    def __init__(self, directory: "MemoryDirectory", name: str) -> None:
+        self._directory = directory
+        self._name = name
+
+    def sync(self) -> None:
+        self._directory.disk.note("sync", self._name)
+        node = self._directory.node
+        found = None if node is None else node.names.get(self._name)
+        if isinstance(found, Inode):
+            found.sync()
+
+
+class MemoryDirectory:
+    """A directory; its path follows when it or its parent moves."""
+
+    def __init__(self, disk: MemoryDisk, parent: "MemoryDirectory | None", name: str) -> None:
+        self.disk = disk
+        self._parent = parent
+        self._name = name
+
+    @property
+    def path(self) -> str:
+        return self._name if self._parent is None else f"{self._parent.path}/{self._name}"
+
+    @property
+    def parent(self) -> "MemoryDirectory":
+        return self if self._parent is None else self._parent
+
+    @property
+    def node(self) -> Node | None:
+        above = self.disk.root if self._parent is None else self._parent.node
+        found = None if above is None else above.names.get(self._name)
+        return found if isinstance(found, Node) else None
+
+    def _existing(self) -> Node:
+        node = self.node
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", self.path)
+        return node
+
+    def _inode(self, name: str) -> Inode | None:
+        node = self.node
+        found = None if node is None else node.names.get(name)
+        return found if isinstance(found, Inode) else None
+
+    def names(self) -> list[str]:
+        node = self.node
+        return [] if node is None else sorted(node.names)
+
+    def exists(self, name: str) -> bool:
+        return name in self.names()
+
+    def make(self) -> None:
+        if self._parent is not None:
+            self._parent.make()
+        above = self.disk.root if self._parent is None else self._parent._existing()
+        above.names.setdefault(self._name, Node())
+
+    def move(self, name: str) -> None:
+        assert self._parent is not None
+        self._parent.rename(self._name, name)
+        self._name = name
+
+    def directory(self, name: str) -> "MemoryDirectory":
+        return MemoryDirectory(self.disk, self, name)
+
+    def open(self, name: str) -> MemoryFile:
+        self.disk.note("open", name)
+        inode = self._existing().names.setdefault(name, Inode())
+        assert isinstance(inode, Inode), name
+        return MemoryFile(self.disk, name, inode)
+
+    def syncable(self, name: str) -> Syncable:
+        return NamedFile(self, name)
+
+    def size(self, name: str) -> int | None:
+        inode = self._inode(name)
+        return None if inode is None else len(inode.content)
+
+    def read_all(self, name: str) -> bytes | None:
+        inode = self._inode(name)
+        return None if inode is None else bytes(inode.content)
+
+    def replace(self, name: str, content: bytes, *, durable: bool = True) -> None:
+        self.disk.note("replace", name)
+        inode = Inode()
+        inode.content[:] = content
+        node = self._existing()
+        node.names[name] = inode
+        if durable:
+            inode.sync()
+            node.sync()
+
+    def rename(self, old: str, new: str) -> None:
+        self.disk.note("rename", old)
+        names = self._existing().names
+        names[new] = names.pop(old)
+
+    def unlink(self, name: str) -> None:
+        self.disk.note("unlink", name)
+        self._existing().names.pop(name, None)
+
+    def remove_tree(self, name: str) -> None:
+        self.disk.note("remove", name)
+        del self._existing().names[name]
+
+    def sync(self) -> None:
+        node = self.node
+        if node is not None:
+            node.sync()
+
+    # -- for tests that damage files
+
+    def content(self, name: str) -> bytearray:
+        """The very bytes of a file, to be changed behind the back of whoever uses it."""
+        inode = self._inode(name)
+        assert inode is not None, name
+        return inode.content
