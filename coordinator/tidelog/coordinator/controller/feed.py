@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tidelog.kernel.ids import BrokerId, Incarnation, Offset
+from tidelog.kernel.ids import NO_OFFSET, BrokerId, Incarnation, Offset
 from tidelog.kernel.limits import (
     FEED_RECORDS_IN_FLIGHT,
     FEED_SNAPSHOT_CHUNK_RECORDS,
@@ -66,7 +66,10 @@ class Feed:
         """A broker registered: bring it from what it has to what is."""
         self.sessions[session.peer] = session
         oldest = self._kept[0][0] if self._kept else Offset(self.image.offset + 1)
-        if oldest - 1 <= session.applied <= self.image.offset:
+        # A broker that knows nothing gets all at once: it must never act on half an image, for
+        # it deletes the directories of topics that it does not find there.
+        knows_some = session.applied != NO_OFFSET
+        if knows_some and oldest - 1 <= session.applied <= self.image.offset:
             session.sent = session.applied
             return self._pump(session)
         # Older than what is kept; or from a log that is not ours any more.

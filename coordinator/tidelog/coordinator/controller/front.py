@@ -149,6 +149,7 @@ class Front:
     ) -> None:
         assert shard.image.offset == committed.offset, (shard.image.offset, committed.offset)
         self.feed = Feed(committed)
+        self._shard = shard
         self._host: ShardHost[ControllerRequest, MetadataRecord, ControllerReply] = ShardHost(
             shard, resigned=ErrorCode.NOT_CONTROLLER
         )
@@ -187,6 +188,11 @@ class Front:
 
     def deadline(self) -> Instant | None:
         return self._host.deadline()
+
+    @property
+    def epoch(self) -> Epoch:
+        """The controller epoch that batches are written in."""
+        return self._shard.image.controller_epoch
 
     def _received(self, now: Instant, peer: Peer, frame: bytes) -> list[Effect]:
         try:

@@ -1,0 +1,254 @@
+"""The coordinator's parts and their life: load, take over, serve brokers, end. (shell)"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import signal
+import time
+from typing import Any, Final, assert_never
+
+from tidelog.coordinator.controller.feed import Peer
+from tidelog.coordinator.controller.front import (
+    Active,
+    Append,
+    Effect,
+    Event,
+    Front,
+    GiveUp,
+    Heard,
+    Ignored,
+    PeerLost,
+    Received,
+    SaveSnapshot,
+    SendTo,
+)
+from tidelog.coordinator.controller.shard import ControllerShard
+from tidelog.coordinator.runtime.journal import Journal, Life, Loaded
+from tidelog.coordinator.runtime.router import Router
+from tidelog.coordinator.runtime.watch import Watch
+from tidelog.coordinator.runtime.writer import Writer
+from tidelog.coordinator.settings import ControllerSettings
+from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, Offset
+from tidelog.kernel.instant import Instant
+from tidelog.kernel.launch import (
+    CoordinatorLaunch,
+    board_name,
+    coordinator_directory,
+    coordinator_endpoint,
+    supervisor_socket,
+)
+from tidelog.kernel.limits import HEARTBEAT_MS
+from tidelog.node.ipc.board import Board
+from tidelog.node.ipc.layout import Role, SlotState, Word
+from tidelog.node.runtime.alarm import Alarm
+from tidelog.node.runtime.disk import DirectoryLock, open_disk
+from tidelog.node.runtime.process import EventLog, end_orphaned_run, report_failed, report_ready
+from tidelog.node.runtime.shard_host import AppendFailed, LogAppended, LogCommitted, Tick
+from tidelog.wire.control import encode
+
+_HEARTBEAT_S: Final = HEARTBEAT_MS / 1000
+_COUNT_TICKS: Final = 5
+_OPEN_FILES_MAX: Final = 64
+_EXIT_FAILED: Final = 1
+_EXIT_BUG: Final = 70
+
+
+class CoordinatorProcess:
+    """Everything the coordinator's process holds, and its event loop."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, launch: CoordinatorLaunch, log: EventLog
+    ) -> None:
+        self.exit_code = 0
+        self._loop = loop
+        self._launch = launch
+        self._log = log
+        self._ready = False
+        self._ending = False
+        self._ticks = 0
+        self._counted = NO_OFFSET
+        self._board = Board.open(board_name(launch.run_id))
+        self._slot = self._board.writer(launch.board_slot)
+        self._slot.begin(
+            role=Role.COORDINATOR,
+            process_id=0,
+            pid=os.getpid(),
+            incarnation=launch.incarnation,
+        )
+
+    def start(self) -> None:
+        """Load the log and take over; CannotStartError where that must not be done."""
+        launch, loop = self._launch, self._loop
+        loop.set_exception_handler(self._on_bug)
+        loop.add_signal_handler(signal.SIGTERM, self.end)
+        top = open_disk(coordinator_directory(launch.data_dir), open_files_max=_OPEN_FILES_MAX)
+        self._lock = DirectoryLock(top)
+        life = Life(launch.boot_id, launch.disk_generation, launch.incarnation)
+        self._journal = Journal(top, life)
+        loaded = self._journal.load()
+        self._tell(loaded)
+        settings = ControllerSettings.of(launch.settings)
+        shard = ControllerShard(settings, random.SystemRandom(), loaded.image)
+        self._front = Front(
+            shard,
+            loaded.committed,
+            launch.incarnation,
+            snapshot_offset=loaded.snapshot_offset,
+        )
+        self._alarm = Alarm(loop, self._on_alarm)
+        self._writer = Writer(
+            loop, self._journal, on_written=self._on_written, on_failed=self._on_write_failed
+        )
+        self._tick()
+        now = Instant(time.monotonic_ns())
+        self._perform(self._front.start(now, cluster_id=launch.cluster_id, run_id=launch.run_id))
+
+    def end(self) -> None:
+        """Finish what is being written, then stop the loop."""
+        if self._ending:
+            return
+        self._ending = True
+        self._slot.words[Word.STATE] = SlotState.STOPPING
+        self._slot.publish()
+        if self._ready:
+            self._watch.close()
+            self._router.close()
+        self._writer.close()
+        self._loop.stop()
+
+    def close(self) -> None:
+        """After the loop: say that the end was clean, and be the last of an orphaned run."""
+        if self.exit_code == 0:
+            self._journal.close()
+        self._lock.release()
+        end_orphaned_run(self._launch, self._board)
+
+    def _step(self, event: Event) -> None:
+        if not self._ending:
+            self._perform(self._front.step(Instant(time.monotonic_ns()), event))
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case SendTo(peer, message):
+                    self._router.send(peer, encode(message))
+                case Append():
+                    self._writer.append(effect, self._front.epoch)
+                case SaveSnapshot(offset=offset):
+                    self._log.info("snapshot_due", offset=offset)
+                    self._writer.save(effect)
+                case Ignored(peer, reason):
+                    self._log.info("message_ignored", peer=peer, reason=reason)
+                case Active(epoch):
+                    self._activated(epoch)
+                case GiveUp(reason):
+                    self._fail(reason)
+                case _:
+                    assert_never(effect)
+        deadline = self._front.deadline()
+        if deadline is not None:
+            self._alarm.set(deadline)
+
+    def _activated(self, epoch: int) -> None:
+        """Our epoch is on disk: no earlier controller's word counts any more."""
+        launch = self._launch
+        self._router = Router(
+            self._loop,
+            coordinator_endpoint(launch.runtime_dir),
+            on_frame=self._on_frame,
+            on_lost=lambda peer: self._step(PeerLost(peer)),
+        )
+        self._watch = Watch(
+            self._loop,
+            supervisor_socket(launch.runtime_dir),
+            lambda request: self._step(Heard(request)),
+            self._log,
+        )
+        self._ready = True
+        self._watch.open()
+        gc.collect()
+        gc.freeze()
+        self._slot.words[Word.STATE] = SlotState.RUNNING
+        self._publish()
+        report_ready(launch.ready_fd)
+        self._log.info("active", epoch=epoch, offset=self._front.feed.image.offset)
+
+    def _on_frame(self, peer: Peer, frame: bytes) -> None:
+        self._step(Received(peer, frame))
+
+    def _on_written(self, batches: list[Append]) -> None:
+        for batch in batches:
+            self._step(LogAppended(batch.ticket, Offset(batch.base + len(batch.records))))
+        last = batches[-1]
+        self._step(LogCommitted(Offset(last.base + len(last.records))))
+
+    def _on_write_failed(self, error: OSError) -> None:
+        self._log.error("write_failed", reason=str(error))
+        self._step(AppendFailed())
+
+    def _on_alarm(self, _now: Instant) -> Instant | None:
+        self._step(Tick())
+        return self._front.deadline()
+
+    def _fail(self, reason: str) -> None:
+        """End with a fault: the next life starts from what is on disk."""
+        self._log.error("gave_up", reason=reason)
+        if not self._ready:
+            report_failed(self._launch.ready_fd, reason)
+        self.exit_code = _EXIT_FAILED
+        self.end()
+
+    def _tell(self, loaded: Loaded) -> None:
+        image = loaded.image
+        self._log.info(
+            "loaded",
+            offset=image.offset,
+            snapshot_offset=loaded.snapshot_offset,
+            last_stop=loaded.last_stop.value,
+            topics=len(image.topics),
+        )
+        for reason in loaded.damaged_snapshots:
+            self._log.error("snapshot_damaged", reason=reason)
+        if loaded.cut is not None:
+            self._log.warning("log_cut", offset=loaded.cut.offset, size_bytes=loaded.cut.bytes_cut)
+
+    def _tick(self) -> None:
+        """Ten times a second: show that the loop turns."""
+        if self._ending:
+            return
+        self._loop.call_later(_HEARTBEAT_S, self._tick)
+        self._slot.heartbeat(Instant(time.monotonic_ns()))
+        self._ticks += 1
+        if self._ready and self._ticks % _COUNT_TICKS == 0:
+            self._publish()
+
+    def _publish(self) -> None:
+        """What the board shows; partitions are counted only where something changed."""
+        image, words = self._front.feed.image, self._slot.words
+        if image.offset != self._counted:
+            self._counted = image.offset
+            words[Word.OFFLINE] = sum(
+                view.leader == NO_LEADER
+                for topic in image.topics.values()
+                for view in topic.partitions
+            )
+            words[Word.UNDER_REPLICATED] = sum(
+                len(view.isr) < len(view.replicas)
+                for topic in image.topics.values()
+                for view in topic.partitions
+            )
+        words[Word.CONTROLLER_EPOCH] = image.controller_epoch
+        words[Word.METADATA_OFFSET] = image.offset
+        words[Word.TOPICS] = len(image.topics)
+        words[Word.PARTITIONS] = image.partitions_count
+        self._slot.publish()
+
+    def _on_bug(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception nobody expected: what is in memory may be wrong, the log is not. Crash."""
+        error = context.get("exception")
+        self._log.error("crashed", reason=repr(error or context.get("message")))
+        with contextlib.suppress(Exception):
+            self._loop.default_exception_handler(context)
+        os._exit(_EXIT_BUG)

@@ -1,0 +1,213 @@
+"""The metadata log on disk: load it, append to it, put a snapshot beside it. (shell)
+
+After loading, only one thread at a time uses a journal: the writer's. What `write` was given is on
+stable storage when it returns; if it raises, nothing of it is in the log.
+"""
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.coordinator.controller.front import Append, SaveSnapshot
+from tidelog.coordinator.runtime.snapshots import (
+    SnapshotName,
+    decode_batch,
+    encode_batch,
+    prune_snapshots,
+    read_snapshot,
+    snapshot_names,
+    write_snapshot,
+)
+from tidelog.kernel.failures import CannotStartError, CorruptError
+from tidelog.kernel.files import Directory
+from tidelog.kernel.ids import NO_OFFSET, ZERO_UUID, Incarnation, Offset, Partition
+from tidelog.kernel.instant import Instant
+from tidelog.kernel.limits import MIB
+from tidelog.node.log.contracts import LogName, NoKeeper
+from tidelog.node.log.log import Log
+from tidelog.node.log.marks import MARK_NAME, LastStop, Mark, decode_mark, encode_mark
+from tidelog.node.log.recovery import Cut, Expected, recover
+from tidelog.node.log.settings import LONG_MAX, LogSettings
+from tidelog.node.metadata.image import MetadataImage
+from tidelog.wire.metadata_records import MetadataRecord
+from tidelog.wire.records import iterate_batches, read_header
+
+NAME: Final = LogName("__cluster_metadata", Partition(0), ZERO_UUID)
+SETTINGS: Final = LogSettings(segment_bytes=16 * MIB, segment_ms=LONG_MAX)
+_READ_BYTES: Final = 4 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What a mark tells of the process that opened the directory."""
+
+    boot_id: str
+    disk_generation: int
+    incarnation: Incarnation
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What the files say."""
+
+    image: MetadataImage
+    """For the controller."""
+    committed: MetadataImage
+    """The same again, for the feed: the two part ways with the first decision."""
+    snapshot_offset: Offset = NO_OFFSET
+    last_stop: LastStop = LastStop.NEVER_RAN
+    cut: Cut | None = None
+    damaged_snapshots: list[str] = field(default_factory=list)
+
+
+class Journal:
+    """One metadata log and its snapshots.
+
+    Invariant: the log starts at or below the offset behind the oldest snapshot kept, so that a
+    damaged snapshot costs time, not data.
+    """
+
+    def __init__(self, top: Directory, life: Life) -> None:
+        self._top = top
+        self._life = life
+        self._directory = top.directory(NAME.directory)
+        self._log = Log(self._directory, NAME, SETTINGS, NoKeeper())
+
+    def load(self) -> Loaded:
+        """Read everything; CannotStartError, with what to do, where what was promised is gone."""
+        self._top.make()
+        self._directory.make()
+        mark = decode_mark(self._top.read_all(MARK_NAME))
+        life = self._life
+        last_stop = LastStop.NEVER_RAN
+        if mark is not None:
+            last_stop = mark.last_stop(boot_id=life.boot_id, disk_generation=life.disk_generation)
+        self._write_mark(clean=False)
+        loaded = Loaded(MetadataImage(), MetadataImage(), last_stop=last_stop)
+        try:
+            self._load_snapshot(loaded)
+            self._load_log(loaded)
+        except CorruptError as error:
+            raise CannotStartError(
+                f"the metadata log is damaged: {error}; restore {self._directory.path} from a "
+                "copy, or start with another --data"
+            ) from error
+        return loaded
+
+    def write(self, batches: Sequence[Append], epoch: int) -> Offset:
+        """Append the batches and force them to disk; the log's end then."""
+        before = self._log.end
+        now, now_ms = Instant(time.monotonic_ns()), time.time_ns() // 1_000_000
+        try:
+            for batch in batches:
+                assert batch.base == self._log.end, (batch.base, self._log.end)
+                view = memoryview(
+                    encode_batch(batch.records, base=batch.base, epoch=epoch, now_ms=now_ms)
+                )
+                self._log.append_as_leader(now, now_ms, view, read_header(view), epoch)
+            self._flush()
+        except OSError:
+            # Nobody was told of these: the next life must not find them, for the disk may have
+            # lost what memory still shows.
+            with contextlib.suppress(OSError):
+                self._log.truncate_to(before)
+            raise
+        return Offset(self._log.end)
+
+    def save(self, snapshot: SaveSnapshot) -> None:
+        """Write a snapshot, then let go of what an older one already covers."""
+        name = SnapshotName(snapshot.offset, snapshot.epoch)
+        write_snapshot(self._directory, name, snapshot.records, time.time_ns() // 1_000_000)
+        covered = prune_snapshots(self._directory)
+        if covered is not None:
+            self._log.advance_start(covered + 1)
+            self._log.purge()
+
+    def close(self) -> None:
+        """A clean end: everything is flushed already."""
+        self._log.close_clean()
+        self._write_mark(clean=True)
+
+    def _flush(self) -> None:
+        end = self._log.end
+        for file in self._log.dirty_files(end):
+            file.sync()
+        self._log.flushed(end)
+
+    def _write_mark(self, *, clean: bool) -> None:
+        life = self._life
+        mark = Mark(
+            clean=clean,
+            synced=False,
+            boot_id=life.boot_id,
+            disk_generation=life.disk_generation,
+            incarnation=life.incarnation,
+        )
+        # Not forced out: after a power loss any mark, or none, says that there was one.
+        self._top.replace(MARK_NAME, encode_mark(mark), durable=False)
+
+    def _load_snapshot(self, loaded: Loaded) -> None:
+        """The newest one that is whole."""
+        for name in snapshot_names(self._directory):
+            try:
+                records = read_snapshot(self._directory, name)
+                for image in (loaded.image, loaded.committed):
+                    _load(image, name.offset, records, place=name.file)
+            except CorruptError as error:
+                loaded.damaged_snapshots.append(str(error))
+                loaded.image, loaded.committed = MetadataImage(), MetadataImage()
+                continue
+            loaded.snapshot_offset = name.offset
+            return
+
+    def _load_log(self, loaded: Loaded) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        # A snapshot is made of what was committed, so all it covers was flushed.
+        point = loaded.snapshot_offset + 1
+        found = recover(self._directory, Expected(loaded.last_stop, point, 0, now_ms), SETTINGS)
+        self._log.adopt(found, point, now_ms)
+        loaded.cut = found.cut
+        if found.start > point:
+            raise CorruptError(
+                file=self._directory.path,
+                position=0,
+                reason=f"the log starts at offset {found.start}, and no whole snapshot reaches it",
+            )
+        self._replay(loaded)
+
+    def _replay(self, loaded: Loaded) -> None:
+        offset = loaded.snapshot_offset + 1
+        place = self._directory.path
+        while offset < self._log.end:
+            part = self._log.read(offset, _READ_BYTES, self._log.end, min_one=True)
+            assert part is not None, offset
+            for header, batch in iterate_batches(part.file.read(part.position, part.size)):
+                for at, record in enumerate(decode_batch(batch, place=place), header.base_offset):
+                    if at == offset:
+                        _replay(loaded.image, record, place=place)
+                        _replay(loaded.committed, record, place=place)
+                        offset += 1
+
+
+def _load(
+    image: MetadataImage, offset: Offset, records: Sequence[MetadataRecord], *, place: str
+) -> None:
+    try:
+        image.load(offset, records)
+    except (AssertionError, LookupError) as error:
+        raise _senseless(place, offset, error) from error
+
+
+def _replay(image: MetadataImage, record: MetadataRecord, *, place: str) -> None:
+    try:
+        image.replay(record)
+    except (AssertionError, LookupError) as error:
+        raise _senseless(place, image.offset, error) from error
+
+
+def _senseless(place: str, offset: int, error: Exception) -> CorruptError:
+    """Whole by its checksum, yet it contradicts what came before."""
+    reason = f"the record at offset {offset} makes no sense: {error!r}"
+    return CorruptError(file=place, position=offset, reason=reason)
