@@ -3,6 +3,7 @@
 import pytest
 
 from tidelog.kernel.ids import Uuid
+from tidelog.kernel.limits import MESSAGE_ELEMENTS_MAX
 from tidelog.wire.compile import Piece, reader, writer
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import (
@@ -13,7 +14,6 @@ from tidelog.wire.primitives import (
     INT16,
     INT32,
     INT64,
-    MESSAGE_ELEMENTS_MAX,
     RECORDS,
     STRING,
     UINT16,
@@ -89,7 +89,7 @@ FULL = Everything(
 def written(value: object, version: int, *, flexible: bool) -> bytes:
     pieces: list[Piece] = []
     pieces.append(writer(type(value), version, flexible=flexible)(value, bytearray(), pieces))
-    return b"".join(pieces)  # type: ignore[arg-type] # bytes all of them
+    return b"".join(pieces)  # type: ignore[arg-type]  # bytes all of them
 
 
 def read(cls: type, data: bytes, version: int, *, flexible: bool) -> object:
@@ -266,9 +266,9 @@ def test_instances_share_no_lists_and_no_structs() -> None:
 def test_a_message_shows_its_fields_and_takes_no_others() -> None:
     assert repr(Point(x=3)) == "Point(x=3, y=-1)"
     with pytest.raises(TypeError):
-        Point(z=1)  # type: ignore[call-arg] # on purpose
+        Point(z=1)  # type: ignore[call-arg]  # on purpose
     with pytest.raises(AttributeError):
-        Point().z = 1  # type: ignore[attr-defined] # on purpose
+        Point().z = 1  # type: ignore[attr-defined]  # on purpose
     with pytest.raises(TypeError):
         hash(Point())
 

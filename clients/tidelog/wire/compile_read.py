@@ -11,7 +11,7 @@ it may still hold, `n` the newest length or count; o, a, e and stop carry their 
 
 from struct import Struct, error
 
-from tidelog.kernel.limits import STRING_BYTES_MAX
+from tidelog.kernel.limits import MESSAGE_ELEMENTS_MAX, STRING_BYTES_MAX
 from tidelog.wire import primitives
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import ARRAY_SMALL, Primitive
@@ -35,7 +35,7 @@ _NAMES = {
 def read_source(cls: type, version: int, *, flexible: bool) -> Source:
     """`made(b, p) -> (message, position)`."""
     source = Source("def made(b, p):", _NAMES)
-    source.emit("end = len(b)", f"left = {primitives.MESSAGE_ELEMENTS_MAX}")
+    source.emit("end = len(b)", f"left = {MESSAGE_ELEMENTS_MAX}")
     with source.block("try:"):
         maker = _ReadSource(source, version, flexible=flexible)
         maker.struct(cls, "o0", 0)
@@ -232,9 +232,13 @@ class _ReadSource:
             return 1 if self._flexible else 4
         if isinstance(kind, Primitive):
             return kind.size or (1 if self._flexible else 2 if kind.code == "h" else 4)
-        size = 1 if self._flexible else 0
-        for row in rows_of(kind):
-            if self._version in row.versions and not row.is_tagged(self._version):
-                nested = isinstance(row.type, type) and row.is_nullable(self._version)
-                size += 1 if nested else self._smallest(row.type)
-        return max(1, size)
+        present = (row for row in rows_of(kind) if self._version in row.versions)
+        size = sum(self._smallest_of(row) for row in present)
+        return max(1, size + self._flexible)
+
+    def _smallest_of(self, row: Row) -> int:
+        if row.is_tagged(self._version):
+            return 0
+        if isinstance(row.type, type) and row.is_nullable(self._version):
+            return 1
+        return self._smallest(row.type)

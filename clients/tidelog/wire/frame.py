@@ -32,8 +32,8 @@ def encode_request(
     """A whole request frame; WireError where a string is too long for the wire."""
     write = api.request_writers.get(version) or _request_writer(api, version)
     pieces: list[Piece] = []
-    pieces.append(write(message, request_head(api, version, correlation_id, client_id), pieces))
-    return _sized(pieces)
+    last = write(message, request_head(api, version, correlation_id, client_id), pieces)
+    return _sized(pieces, last)
 
 
 def encode_response(
@@ -43,8 +43,8 @@ def encode_response(
     write = api.response_writers.get(version) or _response_writer(api, version)
     head = _RESPONSE_HEAD_TAGS if has_response_tags(api, version) else _RESPONSE_HEAD
     pieces: list[Piece] = []
-    pieces.append(write(message, bytearray(head.pack(0, correlation_id)), pieces))
-    return _sized(pieces)
+    last = write(message, bytearray(head.pack(0, correlation_id)), pieces)
+    return _sized(pieces, last)
 
 
 def decode_request(
@@ -89,12 +89,17 @@ def decode_size(prefix: bytes | bytearray | memoryview) -> int:
 
 def joined(pieces: Sequence[Piece]) -> bytes:
     """The bytes of a frame, where its records are bytes: for tests and small messages."""
-    return b"".join(pieces)  # type: ignore[arg-type] # the caller knows
+    return b"".join(pieces)  # type: ignore[arg-type]  # the caller knows
 
 
-def _sized(pieces: list[Piece]) -> list[Piece]:
+def _sized(pieces: list[Piece], last: bytearray) -> list[Piece]:
+    """The whole frame, its size filled in; most have no records and are one piece."""
+    if not pieces:
+        _SIZE.pack_into(last, 0, len(last) - _SIZE.size)
+        return [last]
     head = pieces[0]
     assert isinstance(head, bytearray), "a frame starts with its header"
+    pieces.append(last)
     _SIZE.pack_into(head, 0, sum(map(len, pieces)) - _SIZE.size)
     return pieces
 

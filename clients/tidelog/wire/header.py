@@ -86,7 +86,7 @@ def request_head(
 
 def has_response_tags(api: AnyApi, version: int) -> bool:
     """Whether a response's header ends with tagged fields."""
-    return api.is_flexible(version) and api.key != API_VERSIONS_KEY
+    return version >= api.flexible_from and api.key != API_VERSIONS_KEY
 
 
 def decode_response_header(api: AnyApi, version: int, frame: memoryview) -> tuple[int, int]:

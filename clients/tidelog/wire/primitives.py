@@ -11,9 +11,6 @@ from typing import NoReturn, Protocol
 from tidelog.kernel.limits import REQUEST_BYTES_MAX, STRING_BYTES_MAX, TAGGED_FIELDS_MAX
 from tidelog.wire.errors import WireError
 
-MESSAGE_ELEMENTS_MAX = 1_000_000
-"""Array elements in one message, all arrays together: bounds what 100 MiB of frame can allocate."""
-
 
 class Records(Protocol):
     """Record batches on their way out: bytes, a view, or a slice of a file for sendfile."""

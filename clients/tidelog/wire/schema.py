@@ -153,7 +153,7 @@ def message(cls: type[MessageT]) -> type[MessageT]:
 
 def rows_of(cls: type) -> tuple[Row, ...]:
     """The rows of a message class, in the order of the wire."""
-    rows: tuple[Row, ...] = cls.__rows__  # type: ignore[attr-defined] # the decorator set it
+    rows: tuple[Row, ...] = cls.__rows__  # type: ignore[attr-defined]  # the decorator set it
     return rows
 
 
@@ -161,13 +161,13 @@ def default_of(one: Row) -> object:
     """A default that nobody else holds."""
     if one.default is not _UNSET:
         return one.default
-    return [] if isinstance(one.type, Array) else one.type()  # type: ignore[operator] # a class
+    return [] if isinstance(one.type, Array) else one.type()  # type: ignore[operator]  # a class
 
 
 def _first_init(self: object, **given: object) -> None:
     cls: Any = type(self)
     cls.__init__ = _make_init(cls)
-    self.__init__(**given)  # type: ignore[misc] # made one line above
+    self.__init__(**given)  # type: ignore[misc]  # made one line above
 
 
 def _make_init(cls: type) -> Callable[..., None]:
