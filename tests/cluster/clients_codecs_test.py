@@ -3,7 +3,7 @@
 import pytest
 
 from harness.clients import raw
-from harness.clients.everyone import MAKERS, WRITERS, readers, writer
+from harness.clients.everyone import MAKERS, WRITERS, present_readers, writer
 from harness.clients.facts import Position, Running, Samples, Writing, fresh_topic, stored
 
 pytestmark = pytest.mark.slow
@@ -24,6 +24,6 @@ def test_what_one_client_writes_every_client_reads(cluster: Running, name: str, 
     kept = raw.batches(cluster.bootstrap, topic)
     assert {batch.codec for batch in kept} == {codec}
     assert sum(batch.records for batch in kept) == len(records)
-    for reader in readers(cluster.bootstrap):
+    for reader in present_readers(cluster.bootstrap):
         found = reader.read(topic, 0, start=0, count=len(records))
         assert found == stored(records), f"read by {reader.name}"

@@ -6,7 +6,7 @@ import pytest
 
 from harness.clients import raw
 from harness.clients.confluent import Confluent
-from harness.clients.everyone import WRITERS, readers, writer
+from harness.clients.everyone import WRITERS, present_readers, writer
 from harness.clients.facts import (
     MESSAGE_TOO_LARGE,
     Position,
@@ -41,7 +41,7 @@ def test_900_kib_pass_with_the_defaults(cluster: Running, name: str) -> None:
     positions = client.produce(topic, records)
 
     assert positions == [Position(0, 0), Position(0, 1)]
-    for reader in readers(cluster.bootstrap):
+    for reader in present_readers(cluster.bootstrap):
         found = reader.read(topic, 0, start=0, count=2)
         assert found == stored(records), f"read by {reader.name}"
 
@@ -69,6 +69,6 @@ def test_8_mib_pass_where_the_topic_allows_them(cluster: Running, name: str) -> 
     positions = client.produce(topic, records, writing=ROOMY)
 
     assert positions == [Position(0, 0), Position(0, 1)]
-    for reader in readers(cluster.bootstrap):
+    for reader in present_readers(cluster.bootstrap):
         found = reader.read(topic, 0, start=0, count=2)
         assert found == stored(records), f"read by {reader.name}"

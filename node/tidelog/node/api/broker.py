@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tidelog.kernel.ids import BrokerId, ProducerId
+from tidelog.kernel.ids import BrokerId, ProducerId, TopicPartition
 from tidelog.kernel.instant import Instant, WallMs
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
@@ -57,6 +57,8 @@ class Broker:
     sessions: FetchSessions
     link: Link
     producer_ids: ProducerIds
+    on_storage_failure: Callable[[TopicPartition, Exception], None]
+    """Told when a partition's files could not be written or read."""
     wall_offset_ns: int = 0
     """What the wall clock is ahead of the monotonic one; the shell keeps it current."""
     counters: Counters = field(default_factory=Counters)

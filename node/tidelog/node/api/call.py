@@ -6,8 +6,7 @@ from tidelog.kernel.instant import Instant, WallMs
 from tidelog.node.net.client import Client
 from tidelog.node.net.session import Slot
 from tidelog.wire.frame import encode_response
-from tidelog.wire.header import RequestHeader
-from tidelog.wire.schema import ApiSchema
+from tidelog.wire.header import AnyApi, RequestHeader
 
 if TYPE_CHECKING:
     from tidelog.node.api.broker import Broker
@@ -26,7 +25,7 @@ class Call:
         broker: "Broker",
         client: Client,
         slot: Slot,
-        api: ApiSchema,
+        api: AnyApi,
         header: RequestHeader,
         frame: memoryview,
         now: Instant,

@@ -18,10 +18,10 @@ from tidelog.node.api.call import Call
 from tidelog.node.api.registry import NO_ANSWER, Registry
 from tidelog.node.net.client import Client, CloseConnectionError
 from tidelog.wire.frame import decode_request, encode_response
-from tidelog.wire.header import RequestHeader, decode_request_header
+from tidelog.wire.header import API_VERSIONS_KEY, RequestHeader, decode_request_header
+from tidelog.wire.messages.k18_api_versions import API as API_VERSIONS
 
-_PRODUCE_KEY: Final = k00_produce.API.key
-_API_VERSIONS_KEY: Final = k18_api_versions.API.key
+_PRODUCE_KEY: Final = k00_produce.ROUTE.key
 
 
 def routes() -> Registry:
@@ -71,11 +71,11 @@ class Dispatcher:
 
     def _refuse_version(self, client: Client, header: RequestHeader) -> None:
         """ApiVersions alone can say which version it speaks; for all else the connection ends."""
-        if header.api_key != _API_VERSIONS_KEY:
+        if header.api_key != API_VERSIONS_KEY:
             raise CloseConnectionError(
                 f"request key {header.api_key} version {header.version} is not served"
             )
         slot = client.session.begin(barrier=True)
         slot.pieces = encode_response(
-            k18_api_versions.API, 0, header.correlation_id, k18_api_versions.unsupported_version()
+            API_VERSIONS, 0, header.correlation_id, k18_api_versions.unsupported_version()
         )

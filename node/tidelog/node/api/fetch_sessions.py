@@ -150,4 +150,3 @@ class FetchSessions:
         del self._by_number[victim.number]
         self.evicted += 1
         return True
-

@@ -7,6 +7,8 @@ does: librdkafka before 2.12 sends uncompressed batches to a broker that does no
 
 from typing import Final
 
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.ids import Offset
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import NO_ANSWER, Route
@@ -74,16 +76,18 @@ def _append(
     if acks == ACKS_ALL and not leader.enough_in_sync():
         raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS)
     log = replica.log
-    header = validate_produced(records, log.batch_rules, call.now_ms)
-    if header.codec == _ZSTD and call.version < _ZSTD_VERSION:
+    header = validate_produced(records, replica.rules, call.now_ms)
+    if header.codec_bits == _ZSTD and call.version < _ZSTD_VERSION:
         raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7")
-    if header.is_transactional:
-        raise Rejected(ErrorCode.INVALID_TXN_STATE, "no transaction is open for this producer")
-    appended = log.append_as_leader(call.now, call.now_ms, records, header, leader.epoch)
+    try:
+        appended = log.append_as_leader(call.now, call.now_ms, records, header, leader.epoch)
+    except (OSError, CorruptError) as failure:
+        broker.on_storage_failure(replica.key, failure)
+        raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
     if not appended.duplicate:
         broker.counters.produced_batches += 1
         broker.counters.produced_bytes += len(records)
-        if leader.appended(log.end) is not None:
+        if leader.appended(Offset(log.end)) is not None:
             broker.waiting.advanced(call.now, replica.key, len(records))
     row = PartitionProduceResponse(
         index=data.index,

@@ -7,7 +7,8 @@ Answers carry ranges of log files: the bytes never pass through this process. No
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tidelog.kernel.ids import ZERO_UUID, Offset, TopicPartition
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.ids import NO_EPOCH, ZERO_UUID, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.api.call import Call
 from tidelog.node.api.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, Want, WantKey
@@ -137,9 +138,13 @@ def _read(plan: _Plan, want: Want, left: int, *, first: bool) -> PartitionData:
     records: Records | None = None
     size_max = min(want.size_max, left)
     if want.fetch_offset < leader.high_watermark and (size_max > 0 or first):
-        records = log.read(
-            Offset(want.fetch_offset), max(0, size_max), leader.high_watermark, min_one=first
-        )
+        try:
+            records = log.read(
+                want.fetch_offset, max(0, size_max), leader.high_watermark, min_one=first
+            )
+        except (OSError, CorruptError) as failure:
+            plan.call.broker.on_storage_failure(replica.key, failure)
+            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
     return _row(want, replica, leader, _NOTHING if records is None else records, None)
 
 
@@ -158,7 +163,10 @@ def _divergence(replica: Replica, want: Want) -> EpochEndOffset | None:
     """Where the client's log and ours part, if they do (KIP-595's rule for KIP-320)."""
     if want.last_fetched_epoch < 0:
         return None
-    epoch, end = replica.log.end_of_epoch(want.last_fetched_epoch)
+    log = replica.log
+    epoch, end = log.epochs.end_of(want.last_fetched_epoch, log.end)
+    if epoch == NO_EPOCH:
+        raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE, "an epoch this log never had")
     if epoch == want.last_fetched_epoch and end >= want.fetch_offset:
         return None
     return EpochEndOffset(epoch=epoch, end_offset=end)

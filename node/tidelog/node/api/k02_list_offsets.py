@@ -3,11 +3,9 @@
 from collections import Counter
 from typing import Final
 
-from tidelog.node.log.log import Log
-
-from tidelog.kernel.ids import Offset
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
+from tidelog.node.log.log import Log
 from tidelog.node.replica.leader import Leader
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k02_list_offsets import (
@@ -59,9 +57,7 @@ def _list_one(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffset
     )
 
 
-def _find(
-    log: Log, leader: Leader, version: int, timestamp: int
-) -> tuple[int, int, int] | None:
+def _find(log: Log, leader: Leader, version: int, timestamp: int) -> tuple[int, int, int] | None:
     """Timestamp, offset and its leader epoch; None where there is no such record."""
     if version < _FIRST_VERSION.get(timestamp, 0):
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
@@ -69,7 +65,7 @@ def _find(
     if timestamp == LATEST:
         return (-1, end, leader.epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
-        return (-1, log.start, max(0, log.epoch_at(Offset(log.start))))
+        return (-1, log.start, max(0, log.epochs.epoch_at(log.start)))
     if timestamp == MAX_TIMESTAMP:
         return log.offset_of_max_timestamp(end)
     if timestamp == LATEST_TIERED:

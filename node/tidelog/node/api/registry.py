@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.node.api.call import Call
-from tidelog.wire.schema import ApiSchema
+from tidelog.wire.header import AnyApi
 
 NO_ANSWER: Final = object()
 """A handler returns it where the protocol wants no answer (produce with acks=0)."""
@@ -18,7 +18,7 @@ Handler = Callable[[Call, Any], object | None]
 class Route:
     """One API key as this broker serves it."""
 
-    api: ApiSchema
+    api: AnyApi
     versions: range
     """Versions that are served."""
     handle: Handler

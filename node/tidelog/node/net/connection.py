@@ -7,30 +7,22 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tidelog.kernel import limits
 from tidelog.kernel.instant import Instant
+from tidelog.node.log.contracts import FileSlice
 from tidelog.node.net.client import Client, CloseConnectionError
 from tidelog.node.net.receiver import FrameError, Receiver
 from tidelog.node.net.session import Session
 from tidelog.node.runtime.cold_reads import ColdReads
+from tidelog.node.runtime.disk import DiskFile
 from tidelog.wire.errors import WireError
-from tidelog.wire.frame import Piece
+
+if TYPE_CHECKING:
+    from tidelog.wire.compile import Piece
 
 _GATHER_MAX: Final = 64
-_PRODUCE_KEY: Final = b"\x00\x00"
-_BYTES_LIKE: Final = (bytes, bytearray, memoryview)
-
-
-class FileRange(Protocol):
-    """A range of a file that goes to the socket without passing through this process."""
-
-    position: int
-
-    def __len__(self) -> int: ...
-
-    def fileno(self) -> int: ...
 
 
 class Dispatcher(Protocol):
@@ -110,8 +102,7 @@ class Connection:
         if self._closed or self._in_turn:
             return
         self._flush()
-        if not self._closed:
-            self._turn()
+        self._turn()
 
     def close(self, reason: str) -> None:
         if self._closed:
@@ -120,7 +111,7 @@ class Connection:
         self._parts.log_refused(self._address, reason)
         self.session.closing = True
         self._flush()
-        if not self._closed and not self._out:
+        if not self._out:
             self.abort()
 
     def abort(self) -> None:
@@ -158,6 +149,8 @@ class Connection:
 
     def _turn(self) -> None:
         """Begin every request that has arrived and may be begun, then send what is answered."""
+        if self._closed:
+            return
         now = Instant(time.monotonic_ns())
         self.last_progress = now
         self._in_turn = True
@@ -182,7 +175,8 @@ class Connection:
                 frame = receiver.next_frame()
                 if frame is None:
                     return
-            if not session.may_begin(barrier=frame[:2] != _PRODUCE_KEY):
+            # The first two bytes are the key; only Produce, key 0, overlaps.
+            if not session.may_begin(barrier=bool(frame[0] or frame[1])):
                 self._held = frame
                 return
             self._held = None
@@ -215,12 +209,13 @@ class Connection:
         out = self._out
         try:
             while out:
-                if isinstance(out[0], _BYTES_LIKE):
-                    sent = self._send_bytes()
-                else:
-                    sent = self._send_file(out[0])
+                first = out[0]
+                if isinstance(first, FileSlice):
+                    sent = self._send_file(first)
                     if sent < 0:
                         return
+                else:
+                    sent = self._send_bytes()
                 self._parts.stats.bytes_out += sent
                 self.session.delivered(sent)
         except (BlockingIOError, InterruptedError):
@@ -235,37 +230,38 @@ class Connection:
             self.abort()
 
     def _send_bytes(self) -> int:
-        out = self._out
-        first = out[0]
-        if len(out) == 1:
-            sent = self._sock.send(first)
-        else:
-            parts, flags = self._gather()
-            sent = self._sock.sendmsg(parts, (), flags)
+        parts, flags = self._gather()
+        sent = (
+            self._sock.send(parts[0], flags)
+            if len(parts) == 1
+            else self._sock.sendmsg(parts, (), flags)
+        )
         left = sent
-        while out and left >= len(out[0]):
-            left -= len(out.popleft())
-        if left:
-            out[0] = memoryview(out[0])[left:]
+        for part in parts:
+            if left < len(part):
+                self._out[0] = memoryview(part)[left:]
+                return sent
+            left -= len(part)
+            self._out.popleft()
         return sent
 
-    def _gather(self) -> tuple[list[Piece], int]:
+    def _gather(self) -> tuple[list[bytes | bytearray | memoryview], int]:
         """The bytes up to the next file range, and whether more follows at once."""
-        parts: list[Piece] = []
+        parts: list[bytes | bytearray | memoryview] = []
         for piece in self._out:
-            if not isinstance(piece, _BYTES_LIKE):
+            if isinstance(piece, FileSlice) or len(parts) == _GATHER_MAX:
                 return parts, socket.MSG_MORE
-            if len(parts) == _GATHER_MAX:
-                return parts, socket.MSG_MORE
+            assert isinstance(piece, bytes | bytearray | memoryview), type(piece)
             parts.append(piece)
         return parts, 0
 
-    def _send_file(self, piece: FileRange) -> int:
+    def _send_file(self, piece: FileSlice) -> int:
         """Bytes sent, or -1 where the range must first be read from the disk."""
         size = len(piece)
         position = piece.position + self._file_sent
         left = size - self._file_sent
-        fd = piece.fileno()
+        assert isinstance(piece.file, DiskFile)
+        fd = piece.file.fileno()
         if not self._parts.cold_reads.is_cached(fd, position, left):
             self._warming = True
             self._write_when_possible(wanted=False)

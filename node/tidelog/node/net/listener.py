@@ -37,7 +37,7 @@ class Listener:
         self._sweep_s = min(_SWEEP_S_MAX, bounds.idle_ms_max / 2000)
 
     def listen(self, host: str, port: int) -> None:
-        """Bind the port the supervisor holds for us, and listen."""
+        """Bind the port the supervisor holds for us; clients queue until they are accepted."""
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.settimeout(0)
@@ -51,7 +51,11 @@ class Listener:
                 "end what uses the port, or choose another with --base-port"
             ) from error
         self._sock = sock
-        self._parts.loop.add_reader(sock.fileno(), self._on_acceptable)
+
+    def accept(self) -> None:
+        """Let clients in."""
+        assert self._sock is not None
+        self._parts.loop.add_reader(self._sock.fileno(), self._on_acceptable)
         self._parts.loop.call_later(self._sweep_s, self._sweep)
 
     def stop_accepting(self) -> None:

@@ -3,7 +3,7 @@
 from collections import deque
 
 from tidelog.kernel import limits
-from tidelog.wire.frame import Piece
+from tidelog.wire.compile import Piece
 
 
 class Slot:

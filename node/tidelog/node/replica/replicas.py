@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidelog.node.log.log import Log
-
 from tidelog.kernel.ids import Epoch, Offset, Partition, TopicPartition, Uuid
+from tidelog.node.log.log import Log
+from tidelog.node.log.validation import BatchRules
 from tidelog.node.replica.leader import Leader
 from tidelog.wire.errors import ErrorCode, Rejected
 
@@ -18,6 +18,8 @@ class Replica:
     partition: Partition
     topic_id: Uuid
     log: Log
+    rules: BatchRules
+    """What the topic's settings ask of a produced batch."""
     leader: Leader | None = None
     """None while another broker leads, or nobody does."""
 

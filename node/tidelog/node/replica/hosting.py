@@ -1,0 +1,142 @@
+"""Makes this broker's replicas what the cluster's metadata says. No I/O but through the log."""
+
+from collections.abc import Callable, Mapping
+
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.ids import ZERO_UUID, BrokerId, Epoch, Offset, Partition, TopicPartition
+from tidelog.kernel.instant import Instant
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.settings import LogSettings
+from tidelog.node.log.validation import rules_of
+from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
+from tidelog.node.replica.leader import Leader
+from tidelog.node.replica.replicas import Replica, Replicas
+from tidelog.node.replica.waiting import Waiting
+from tidelog.node.settings import topic_reader
+from tidelog.wire.errors import Rejected
+from tidelog.wire.metadata_records import PartitionView, ResourceKind
+
+
+class Hosting:
+    """Follows the metadata image: opens, leads, hands over and deletes partitions.
+
+    Invariant: after `follow`, a replica is here exactly where the image says so, and leads exactly
+    where the image names this broker as leader, under the image's leader epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        replicas: Replicas,
+        waiting: Waiting,
+        logs: LogDirectory,
+        broker_settings: Mapping[str, str],
+        on_trouble: Callable[[TopicPartition, str], None],
+    ) -> None:
+        self._me = me
+        self._replicas = replicas
+        self._waiting = waiting
+        self._logs = logs
+        self._settings = broker_settings
+        self._on_trouble = on_trouble
+        """Told of a partition whose files cannot be used; the others go on."""
+
+    def sweep(self, image: MetadataImage) -> None:
+        """Once, with the first image: delete what was deleted while this broker was away."""
+        for log in self._logs:
+            topic = image.names.get(log.topic)
+            if topic is None or log.name.topic_id not in {topic.id, ZERO_UUID}:
+                self._logs.delete(log.topic, log.partition)
+
+    def follow(self, now: Instant, changes: Changes) -> None:
+        """Take what changed."""
+        for topic in changes.deleted:
+            for index in range(len(topic.partitions)):
+                self._drop(now, (topic.name, Partition(index)))
+        for topic, index in changes.partitions:
+            self._settle(now, topic, Partition(index))
+
+    def configured(self, image: MetadataImage, changes: Changes) -> None:
+        """Give open logs their topics' new settings."""
+        for kind, name in changes.configs:
+            topic = image.names.get(name) if kind is ResourceKind.TOPIC else None
+            if topic is None:
+                continue
+            settings = log_settings(topic.configs, self._settings)
+            for index in range(len(topic.partitions)):
+                replica = self._replicas.get((name, Partition(index)))
+                if replica is not None:
+                    replica.log.settings = settings
+                    replica.rules = rules_of(settings)
+
+    def _settle(self, now: Instant, topic: TopicView, partition: Partition) -> None:
+        view = topic.partitions[partition]
+        key = (topic.name, partition)
+        if self._me not in view.replicas:
+            self._drop(now, key)
+            return
+        replica = self._replicas.get(key) or self._open(topic, partition)
+        if replica is not None:
+            self._lead_or_not(now, replica, view)
+
+    def _open(self, topic: TopicView, partition: Partition) -> Replica | None:
+        settings = log_settings(topic.configs, self._settings)
+        try:
+            log = self._logs.create(topic.name, partition, topic.id, settings)
+        except (CorruptError, Rejected) as fault:
+            self._on_trouble((topic.name, partition), str(fault))
+            return None
+        replica = Replica(topic.name, partition, topic.id, log, rules_of(settings))
+        self._replicas.add(replica)
+        return replica
+
+    def _lead_or_not(self, now: Instant, replica: Replica, view: PartitionView) -> None:
+        if view.leader != self._me:
+            if replica.leader is not None:
+                replica.leader = None
+                self._waiting.disturbed(now, replica.key)
+            return
+        if replica.leader is not None and replica.leader.epoch == view.leader_epoch:
+            return
+        log = replica.log
+        log.begin_epoch(Epoch(view.leader_epoch))
+        replica.leader = Leader(
+            me=self._me,
+            epoch=Epoch(view.leader_epoch),
+            in_sync={self._me: Offset(log.end)},
+            high_watermark=self._logs.high_watermark(replica.topic, replica.partition),
+            min_in_sync=1,
+        )
+        replica.leader.started()
+        self._waiting.disturbed(now, replica.key)
+
+    def _leave(self, now: Instant, key: TopicPartition) -> None:
+        if self._replicas.remove(key) is not None:
+            self._waiting.disturbed(now, key)
+
+    def _drop(self, now: Instant, key: TopicPartition) -> None:
+        self._leave(now, key)
+        self._logs.delete(*key)
+
+
+def log_settings(topic: Mapping[str, str], broker: Mapping[str, str]) -> LogSettings:
+    """A topic's settings as its logs want them."""
+    value = topic_reader(topic, broker)
+    policy = value("cleanup.policy")
+    return LogSettings(
+        segment_bytes=value("segment.bytes"),
+        segment_ms=value("segment.ms"),
+        segment_jitter_ms=value("segment.jitter.ms"),
+        index_interval_bytes=value("index.interval.bytes"),
+        index_bytes_max=value("segment.index.bytes"),
+        max_message_bytes=value("max.message.bytes"),
+        log_append_time=value("message.timestamp.type") == "LogAppendTime",
+        timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
+        delete="delete" in policy,
+        compact="compact" in policy,
+        flush_messages=value("flush.messages"),
+        flush_ms=value("flush.ms"),
+        producer_expiration_ms=int(broker.get("producer.id.expiration.ms", 86_400_000)),
+    )

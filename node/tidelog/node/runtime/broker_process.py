@@ -1,0 +1,330 @@
+"""One broker's parts and their life: start, heartbeat, checkpoints, clean stop. A shell."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import signal
+import time
+from typing import Any, Final
+
+from tidelog.kernel import limits
+from tidelog.kernel.ids import ZERO_UUID, Offset, TopicPartition, Uuid, uuid_text
+from tidelog.kernel.instant import Instant
+from tidelog.kernel.launch import (
+    BrokerLaunch,
+    board_name,
+    broker_directory,
+    coordinator_endpoint,
+)
+from tidelog.node.api.broker import Broker
+from tidelog.node.api.dispatch import Dispatcher, routes
+from tidelog.node.api.fetch_sessions import FetchSessions
+from tidelog.node.api.producer_ids import ProducerIds
+from tidelog.node.ipc.board import Board
+from tidelog.node.ipc.coordinator_link import CoordinatorLink, Hooks
+from tidelog.node.ipc.layout import Role, SlotState, Word, slot_of
+from tidelog.node.log.directory import LogDirectory, Owner
+from tidelog.node.log.marks import LastStop
+from tidelog.node.metadata.image import Changes, MetadataImage
+from tidelog.node.metadata.link import Me
+from tidelog.node.net.connection import NetworkParts, NetworkStats
+from tidelog.node.net.listener import Listener, ListenerLimits
+from tidelog.node.replica.hosting import Hosting, log_settings
+from tidelog.node.replica.replicas import Replicas
+from tidelog.node.replica.waiting import Waiting
+from tidelog.node.runtime.alarm import Alarm
+from tidelog.node.runtime.cold_reads import ColdReads
+from tidelog.node.runtime.disk import DirectoryLock, open_disk
+from tidelog.node.runtime.flusher import Flusher
+from tidelog.node.runtime.process import EventLog, report_failed, report_ready
+from tidelog.node.settings import BROKER
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.metadata_records import StopKind
+
+_HEARTBEAT_S: Final = limits.HEARTBEAT_MS / 1000
+_CHECKPOINT_TICKS: Final = 50
+_GC_THRESHOLDS: Final = (50_000, 20, 100)
+_HOUSEKEEPING_TICKS: Final = 700
+_EXIT_BUG: Final = 70
+_EXIT_DISK: Final = 74
+_LEAVE_WAIT_MS: Final = 300
+_STOP_KINDS: Final = {
+    LastStop.NEVER_RAN: StopKind.FIRST_START,
+    LastStop.CLEAN: StopKind.CLEAN,
+    LastStop.KILLED: StopKind.KILLED,
+    LastStop.POWER_LOSS: StopKind.POWER_LOSS,
+}
+
+
+class BrokerProcess:
+    """Everything one broker process holds, and its event loop."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, launch: BrokerLaunch, log: EventLog
+    ) -> None:
+        self.exit_code = 0
+        self._loop = loop
+        self._launch = launch
+        self._log = log
+        self._stopping = False
+        self._swept = False
+        self._serving = False
+        self._ticks = 0
+        self._stats = NetworkStats()
+        self._board = Board.open(board_name(launch.run_id))
+        self._slot = self._board.writer(launch.board_slot)
+        self._slot.begin(
+            role=Role.BROKER,
+            process_id=launch.broker_id,
+            pid=os.getpid(),
+            incarnation=launch.incarnation,
+        )
+
+    def start(self) -> None:
+        """Open the log directory, find the coordinator; clients are let in once it has answered."""
+        launch, loop = self._launch, self._loop
+        loop.set_exception_handler(self._on_bug)
+        loop.add_signal_handler(signal.SIGTERM, self._on_stop_asked)
+        settings = {name: BROKER.read(launch.settings, name) for name in BROKER.rows}
+        self._alarm = Alarm(loop, self._on_alarm)
+        self._waiting = Waiting(self._alarm.set)
+        self._replicas = Replicas()
+        self._open_logs()
+        self._link = self._make_link(settings["broker.rack"] or None)
+        self._broker = Broker(
+            me=launch.broker_id,
+            settings=settings,
+            image=self._link.image,
+            replicas=self._replicas,
+            waiting=self._waiting,
+            sessions=FetchSessions(
+                settings["max.incremental.fetch.session.cache.slots"],
+                random.Random(),  # noqa: S311 -- no secret hangs on session numbers
+            ),
+            link=self._link,
+            producer_ids=ProducerIds(self._link.allocate_producer_ids),
+            on_storage_failure=self._on_storage_failure,
+        )
+        self._listener = self._make_listener(settings)
+        self._listener.listen(launch.host, launch.port)
+        self._tick()
+        self._link.start()
+
+    def _make_link(self, rack: str | None) -> CoordinatorLink:
+        launch = self._launch
+        me = Me(
+            cluster_id=launch.cluster_id,
+            broker=launch.broker_id,
+            incarnation=launch.incarnation,
+            host=launch.host,
+            port=launch.port,
+            rack=rack,
+            log_dirs=(self._logs.directory_id,),
+            stopped=_STOP_KINDS[self._logs.last_stop],
+        )
+        hooks = Hooks(
+            on_image_changed=self._on_image_changed,
+            on_registered=self._on_registered,
+            on_fenced=self._on_fenced,
+            on_refused=self._on_turned_away,
+        )
+        return CoordinatorLink(self._loop, coordinator_endpoint(launch.runtime_dir), me, hooks)
+
+    def _open_logs(self) -> None:
+        launch = self._launch
+        place = open_disk(broker_directory(launch.data_dir, launch.broker_id))
+        self._lock = DirectoryLock(place)
+        owner = Owner(
+            cluster_id=launch.cluster_id,
+            node_id=launch.broker_id,
+            boot_id=launch.boot_id,
+            disk_generation=launch.disk_generation,
+            incarnation=launch.incarnation,
+            directory_id=new_uuid(),
+        )
+        self._logs = LogDirectory(place, owner)
+        defaults = log_settings({}, launch.settings)
+        # The topics' own settings come with the metadata; recovery needs none of them.
+        self._logs.open(lambda _topic: defaults, time.time_ns() // 1_000_000)
+        self._note_recovery()
+        self._flusher = Flusher(self._loop, self._logs, self._on_sync_failed)
+        self._hosting = Hosting(
+            me=launch.broker_id,
+            replicas=self._replicas,
+            waiting=self._waiting,
+            logs=self._logs,
+            broker_settings=launch.settings,
+            on_trouble=self._on_trouble,
+        )
+
+    def _note_recovery(self) -> None:
+        for name, size, cut in self._logs.recovered:
+            self._log.info("log_recovered", partition=name, bytes_scanned=size, cut=str(cut or ""))
+        for key, reason in self._logs.offline.items():
+            self._on_trouble(key, str(reason))
+
+    def _make_listener(self, settings: dict[str, Any]) -> Listener:
+        parts = NetworkParts(
+            loop=self._loop,
+            dispatcher=Dispatcher(self._broker, routes()),
+            stats=self._stats,
+            cold_reads=ColdReads(self._loop),
+            frame_bytes_max=settings["socket.request.max.bytes"],
+            log_refused=self._on_refused,
+        )
+        bounds = ListenerLimits(settings["max.connections"], settings["connections.max.idle.ms"])
+        return Listener(parts, bounds)
+
+    def _on_image_changed(self, image: MetadataImage, changes: Changes) -> None:
+        if not self._swept:
+            self._swept = True
+            self._hosting.sweep(image)
+        self._hosting.follow(Instant(time.monotonic_ns()), changes)
+        self._hosting.configured(image, changes)
+
+    def _on_registered(self, epoch: Offset) -> None:
+        self._log.info("registered", epoch=epoch)
+        if self._serving:
+            self._slot.words[Word.STATE] = SlotState.RUNNING
+            self._slot.publish()
+        else:
+            self._serve()
+
+    def _on_fenced(self) -> None:
+        self._log.warning("fenced")
+        self._slot.words[Word.STATE] = SlotState.FENCED
+        self._slot.publish()
+
+    def _on_turned_away(self, code: ErrorCode, detail: str) -> None:
+        """The coordinator will never have us: say why and end."""
+        sentence = f"broker {self._launch.broker_id} may not join: {code.name}: {detail}"
+        self._log.error("turned_away", reason=sentence)
+        if not self._serving:
+            report_failed(self._launch.ready_fd, sentence)
+        self.exit_code = 1
+        self._loop.stop()
+
+    def _serve(self) -> None:
+        """The image is whole and names this broker among the living: let clients in."""
+        launch = self._launch
+        self._serving = True
+        self._listener.accept()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+        self._slot.words[Word.STATE] = SlotState.RUNNING
+        self._publish(Instant(time.monotonic_ns()))
+        report_ready(launch.ready_fd)
+        self._log.info(
+            "serving",
+            port=launch.port,
+            replicas=len(self._replicas),
+            stopped=self._logs.last_stop.value,
+        )
+
+    def _tick(self) -> None:
+        """Ten times a second: show that the loop turns, keep the clock and the checkpoints."""
+        if self._stopping:
+            return
+        self._loop.call_later(_HEARTBEAT_S, self._tick)
+        now = Instant(time.monotonic_ns())
+        self._broker.wall_offset_ns = time.time_ns() - now
+        self._slot.heartbeat(now)
+        self._ticks += 1
+        if self._ticks % 10 == 0:
+            self._publish(now)
+            due = self._ticks % _CHECKPOINT_TICKS == 0
+            self._flusher.turn(self._high_watermarks() if due else None)
+        if self._ticks % _HOUSEKEEPING_TICKS == 0:
+            self._keep_house(now)
+
+    def _publish(self, now: Instant) -> None:
+        words, stats, counters = self._slot.words, self._stats, self._broker.counters
+        words[Word.METADATA_OFFSET] = self._broker.image.offset
+        words[Word.LEADERS] = self._replicas.leading()
+        words[Word.REPLICAS] = len(self._replicas)
+        words[Word.CONNECTIONS] = stats.connections
+        words[Word.CONNECTIONS_ACCEPTED] = stats.accepted
+        words[Word.REQUESTS] = stats.requests
+        words[Word.BYTES_IN] = stats.bytes_in
+        words[Word.BYTES_OUT] = stats.bytes_out
+        words[Word.FRAMES_REFUSED] = stats.refused_frames
+        words[Word.PRODUCE_BATCHES] = counters.produced_batches
+        words[Word.PRODUCE_BYTES] = counters.produced_bytes
+        words[Word.FETCH_REQUESTS] = counters.fetches
+        words[Word.FETCH_BYTES] = counters.fetched_bytes
+        self._slot.publish()
+        self._slot.heartbeat(now)
+
+    def _keep_house(self, now: Instant) -> None:
+        """Roll segments that are too old though nothing is written, remove files let go of."""
+        now_ms = self._broker.wall_ms(now)
+        for log in self._logs:
+            log.maybe_roll(now_ms)
+        self._logs.purge()
+
+    def _high_watermarks(self) -> dict[TopicPartition, int]:
+        return {
+            replica.key: replica.leader.high_watermark
+            for replica in self._replicas
+            if replica.leader is not None
+        }
+
+    def _on_alarm(self, now: Instant) -> Instant | None:
+        self._waiting.expire(now)
+        return self._waiting.deadline()
+
+    def _on_refused(self, address: str, reason: str) -> None:
+        self._log.info("connection_refused", client=address, reason=reason)
+
+    def _on_trouble(self, key: TopicPartition, reason: str) -> None:
+        self._log.error("partition_offline", partition=f"{key[0]}-{key[1]}", reason=reason)
+
+    def _on_storage_failure(self, key: TopicPartition, failure: Exception) -> None:
+        self._log.error("storage_failed", partition=f"{key[0]}-{key[1]}", reason=str(failure))
+
+    def _on_sync_failed(self, error: OSError) -> None:
+        """The kernel may have dropped what it could not write: nothing here can be trusted now."""
+        self._log.error(
+            "sync_failed", reason=str(error), advice="mend or replace the disk, then start again"
+        )
+        os._exit(_EXIT_DISK)
+
+    def _on_bug(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception nobody expected: what is in memory may be wrong, the log is not. Crash."""
+        error = context.get("exception")
+        self._log.error("crashed", reason=repr(error or context.get("message")))
+        with contextlib.suppress(Exception):
+            self._loop.default_exception_handler(context)
+        os._exit(_EXIT_BUG)
+
+    def _on_stop_asked(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        self._slot.words[Word.STATE] = SlotState.STOPPING
+        self._slot.publish()
+        self._listener.stop_accepting()
+        self._link.leave(self._on_left, wait_ms=_LEAVE_WAIT_MS)
+
+    def _on_left(self, _outcome: ErrorCode) -> None:
+        """The coordinator knows: end the connections, close the log so that it is trusted."""
+        self._listener.close()
+        supervisor = self._board.read_slot(slot_of(Role.SUPERVISOR))
+        sync = supervisor is not None and bool(supervisor[Word.SYNC_AT_STOP])
+        self._flusher.close(self._high_watermarks, sync=sync, done=self._on_closed)
+
+    def _on_closed(self) -> None:
+        self._link.close()
+        self._alarm.cancel()
+        self._loop.stop()
+
+
+def new_uuid() -> Uuid:
+    """A random id whose text no command line takes for a flag."""
+    while True:
+        made = Uuid(os.urandom(16))
+        if made != ZERO_UUID and not uuid_text(made).startswith("-"):
+            return made

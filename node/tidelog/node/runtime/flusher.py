@@ -1,0 +1,128 @@
+"""Syncs sealed segments, writes checkpoints and removes deleted files, in a thread. A shell.
+
+One round at a time: the loop collects what is to be done, a thread does it, the loop notes it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidelog.kernel.files import Syncable
+from tidelog.kernel.ids import TopicPartition
+from tidelog.node.log.directory import Checkpoint, LogDirectory, Removal
+from tidelog.node.log.log import Log
+
+HighWatermarks = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What one round does, collected on the loop so that the thread touches no log."""
+
+    flushes: tuple[tuple[Log, int, tuple[Syncable, ...]], ...]
+    """Log, up to which offset, its files."""
+    removals: tuple[Removal, ...]
+    checkpoint: Checkpoint | None
+
+
+class Flusher:
+    """The background work of a log directory.
+
+    Invariant: at most one round is under way. The first sync that fails is the directory's end
+    (the kernel may have dropped the pages): `on_failure` is called, nothing is tried again.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        logs: LogDirectory,
+        on_failure: Callable[[OSError], None],
+    ) -> None:
+        self._loop = loop
+        self._logs = logs
+        self._on_failure = on_failure
+        self._under_way = False
+        self._after: Callable[[], None] | None = None
+        self._last_checkpoint: tuple[tuple[str, bytes], ...] = ()
+
+    def turn(self, high_watermarks: HighWatermarks | None) -> None:
+        """Begin a round if there is anything to do; with high watermarks it writes checkpoints."""
+        if not self._under_way:
+            self._begin(self._collect(high_watermarks, everything=False))
+
+    def close(
+        self, high_watermarks: Callable[[], HighWatermarks], *, sync: bool, done: Callable[[], None]
+    ) -> None:
+        """Once the round under way is over: flush all if asked, close every log, leave the mark."""
+
+        def finish() -> None:
+            self._logs.close_clean(high_watermarks(), synced=sync)
+            done()
+
+        def last_round() -> None:
+            self._after = finish
+            self._begin(self._collect(None, everything=sync))
+
+        if self._under_way:
+            self._after = last_round
+        else:
+            last_round()
+
+    def _collect(self, high_watermarks: HighWatermarks | None, *, everything: bool) -> _Round:
+        if everything:
+            wanted = [(log, log.end) for log in self._logs]
+        else:
+            wanted = [(log, log.sealed_end) for log in self._logs.take_rolled()]
+        checkpoint = None
+        if high_watermarks is not None:
+            checkpoint = self._logs.checkpoint(high_watermarks)
+            if checkpoint.contents == self._last_checkpoint:
+                checkpoint = None
+            else:
+                self._last_checkpoint = checkpoint.contents
+        return _Round(
+            flushes=tuple((log, upto, tuple(log.dirty_files(upto))) for log, upto in wanted),
+            removals=tuple(self._logs.take_removals()),
+            checkpoint=checkpoint,
+        )
+
+    def _begin(self, work: _Round) -> None:
+        if not (work.flushes or work.removals or work.checkpoint):
+            self._ended()
+            return
+        self._under_way = True
+        future = self._loop.run_in_executor(None, _perform, work)
+        future.add_done_callback(lambda done: self._performed(work, done))
+
+    def _performed(self, work: _Round, done: "asyncio.Future[None]") -> None:
+        self._under_way = False
+        error = done.exception()
+        if isinstance(error, OSError):
+            self._on_failure(error)
+            return
+        if error is not None:
+            raise error
+        for log, upto, _ in work.flushes:
+            log.flushed(upto)
+        if work.checkpoint is not None:
+            self._logs.checkpointed(work.checkpoint)
+        self._ended()
+
+    def _ended(self) -> None:
+        after, self._after = self._after, None
+        if after is not None:
+            after()
+
+
+def _perform(work: _Round) -> None:
+    """In a thread. Each file and directory once, files first, as they were named."""
+    for _, _, files in work.flushes:
+        for file in files:
+            # A topic deleted meanwhile took its files along: there is nothing left to keep.
+            with contextlib.suppress(FileNotFoundError):
+                file.sync()
+    for removal in work.removals:
+        removal.run()
+    if work.checkpoint is not None:
+        work.checkpoint.write()
