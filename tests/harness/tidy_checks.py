@@ -30,6 +30,9 @@ TEST_FILE_LINES_MAX = 400
 COGNITIVE_COMPLEXITY_MAX = 12
 DEAD_CODE_CONFIDENCE_MIN = 80
 
+REAL_PROCESSES = ("tests/cluster/", "tests/harness/cluster", "tests/harness/stand_ins")
+"""Where tests wait for processes, or are processes themselves: only there may anything sleep."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -97,8 +100,7 @@ def missing_docstring(name: str, source: str) -> list[str]:
 
 def sleeps(name: str, source: str) -> list[str]:
     """Calls of anything named sleep in tests that do not drive real processes."""
-    waits_for_processes = name.startswith(("tests/cluster/", "tests/harness/cluster"))
-    if waits_for_processes or not name.startswith("tests/"):
+    if name.startswith(REAL_PROCESSES) or not name.startswith("tests/"):
         return []
     return [
         f"{name}:{call.lineno}: sleeps; wait for the thing itself"
@@ -132,18 +134,25 @@ def unowned_markers(name: str, text: str) -> list[str]:
 _IGNORE = re.compile(r"#\s*type:\s*ignore(?P<rest>.*)")
 _NOQA = re.compile(r"#\s*(?:ruff:\s*)?noqa(?P<rest>.*)", re.IGNORECASE)
 _REASONED_IGNORE = re.compile(r"\[[\w-]+(?:,\s*[\w-]+)*\]\s+#\s*\S+")
-_REASONED_NOQA = re.compile(r":\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*\s+--\s*\S+")
+_CODES = r":\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*"
+_CODED_NOQA = re.compile(_CODES)
+_REASONED_NOQA = re.compile(_CODES + r"\s+--\s*\S+")
 
 
 def bare_suppressions(name: str, source: str) -> list[str]:
-    """Silenced findings that do not say which and why."""
-    found = []
+    """Silenced findings that do not say which and why.
+
+    For a noqa, the reason may be a comment on the line above.
+    """
+    found, above = [], ""
     for number, line in enumerate(source.splitlines(), 1):
         ignore, noqa = _IGNORE.search(line), _NOQA.search(line)
         if ignore and not _REASONED_IGNORE.match(ignore["rest"]):
             found.append(f"{name}:{number}: write `type: ignore[code]  # why`")
-        if noqa and not _REASONED_NOQA.match(noqa["rest"]):
+        reasoned = _CODED_NOQA if above.lstrip().startswith("#") else _REASONED_NOQA
+        if noqa and not reasoned.match(noqa["rest"]):
             found.append(f"{name}:{number}: write `noqa: CODE -- why`")
+        above = line
     return found
 
 

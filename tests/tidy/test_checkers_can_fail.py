@@ -77,6 +77,14 @@ def test_a_reasoned_suppression_passes(comment: str) -> None:
     assert tidy_checks.bare_suppressions("a.py", f"x = 1  # {comment}") == []
 
 
+def test_the_reason_may_stand_above_but_the_code_must_stand_in_place() -> None:
+    bare = "# ruff: " + "noqa"
+    coded = bare + ": PTH103"
+    assert tidy_checks.bare_suppressions("a.py", f"# Faster so:\n{coded}") == []
+    assert tidy_checks.bare_suppressions("a.py", f"x = 1\n{coded}") != []
+    assert tidy_checks.bare_suppressions("a.py", f"# Faster so:\n{bare}") != []
+
+
 @pytest.mark.parametrize(
     "text",
     [
