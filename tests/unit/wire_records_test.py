@@ -4,6 +4,7 @@ from struct import pack_into
 
 import pytest
 
+from tidelog.wire import crc
 from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import ErrorCode, Rejected, WireError
 from tidelog.wire.records import (
@@ -86,6 +87,12 @@ def test_any_change_behind_the_crc_is_noticed() -> None:
         changed = bytearray(whole)
         changed[position] ^= 1
         assert not check_crc(memoryview(changed)), position
+
+
+def test_the_crc_is_found_also_where_the_package_has_changed_inside() -> None:
+    assert crc.load("_crc32c").crc32c(b"123456789") == 0xE306_9283
+    assert crc.load("_another").crc32c(b"123456789") == 0xE306_9283
+    assert crc.crc32c(b"6789", crc.crc32c(memoryview(b"12345"))) == 0xE306_9283
 
 
 def test_a_record_may_have_no_timestamp() -> None:

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from tidelog.kernel.limits import DECOMPRESSED_BATCH_BYTES_MAX
 from tidelog.wire.codecs import Codec, compress, decompress
+from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, Rejected, WireError
 from tidelog.wire.varints import SMALL, varint, varint_bytes, varint_rest
 
