@@ -1,8 +1,14 @@
-"""Settings of the whole run: how many cases Hypothesis draws, and that it judges no time."""
+"""Settings of the whole run, and the fixtures that all tests may use."""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from harness.cluster import cluster, fresh_cluster
+from harness.golden import golden
+
+__all__ = ["cluster", "fresh_cluster", "golden"]
 
 COMMON = settings(
     deadline=None,  # machines are shared; a slow case is no fault
@@ -14,3 +20,12 @@ settings.register_profile("loop", COMMON, max_examples=50)
 settings.register_profile("full", COMMON, max_examples=200)
 settings.register_profile("ci", COMMON, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--golden",
+        choices=["compare", "write"],
+        default="compare",
+        help="write: write the texts in tests/golden anew instead of comparing them",
+    )

@@ -1,0 +1,272 @@
+"""Starts real clusters for tests, each in its own folder on free ports, and sees that they leave
+nothing behind: no process, no shared memory, no port, no folder of sockets.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from harness.tidy_checks import PYTHON_ROOTS, ROOT
+from tidelog.node.ipc.board import memory_of_run, remove_memory_of_run
+from tidelog.tools.supervisor import proc
+from tidelog.tools.supervisor.folder import Run, run_in
+
+TIDELOG = ("-m", "tidelog.tools")
+STAND_INS = ("-m", "harness.stand_ins")
+WAIT_S = 20.0
+LOOK_EVERY_S = 0.005
+_MARK = "HARNESS_CLUSTER"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:  # noqa: ANN401 -- whatever the command printed
+        return json.loads(self.out)
+
+
+def until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
+    """Look again and again; AssertionError after the deadline."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s} s for this: {what}"
+        time.sleep(LOOK_EVERY_S)
+
+
+@dataclass(slots=True)
+class Cluster:
+    """One cluster: `with Cluster(folder) as cluster` starts it and ends it."""
+
+    folder: Path
+    """The current folder of every command; the data is in `.tidelog/default` under it."""
+    brokers: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)
+    options: Sequence[str] = ()
+    program: Sequence[str] = TIDELOG
+    environment: Mapping[str, str] = field(default_factory=dict)
+    bootstrap: str = ""
+    runs: list[Run] = field(default_factory=list)
+    _topics: int = 0
+
+    @property
+    def data(self) -> Path:
+        return Path(self.runs[-1].data_dir) if self.runs else self.folder / ".tidelog/default"
+
+    # -- commands ---------------------------------------------------------------------------------
+
+    def variables(self) -> dict[str, str]:
+        """The environment of commands: the source tree's code, none of the caller's settings."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("TIDELOG_", "KAFKA_"))}
+        roots = [ROOT / top for top in PYTHON_ROOTS]
+        return {
+            **kept,
+            "PYTHONPATH": os.pathsep.join(map(str, roots)),
+            "NO_COLOR": "1",
+            _MARK: str(self.folder),
+            **self.environment,
+        }
+
+    def open(self, *words: str) -> subprocess.Popen[str]:
+        """A command that goes on; the test ends it."""
+        return subprocess.Popen(
+            [sys.executable, *self.program, *words],
+            cwd=self.folder,
+            env=self.variables(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def command(self, *words: str, text: str | None = None, timeout_s: float = 60.0) -> Finished:
+        """A command, to its end."""
+        done = subprocess.run(
+            [sys.executable, *self.program, *words],
+            cwd=self.folder,
+            env=self.variables(),
+            input=text if text is not None else "",
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    def done(self, *words: str, text: str | None = None) -> Finished:
+        """A command that must succeed."""
+        finished = self.command(*words, text=text)
+        assert finished.code == 0, finished
+        return finished
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        words = ["up", "--detach", "--json", *self.options]
+        if "--base-port" not in self.options:
+            words += ["--base-port", "0"]
+        for name, value in self.settings.items():
+            words += ["--set", f"{name}={value}"]
+        finished = self.command(*words, "--brokers", str(self.brokers))
+        assert finished.code == 0, (finished, self.logs())
+        document = finished.document
+        self.bootstrap = document["bootstrap"]
+        run = run_in(Path(document["data"]))
+        assert run is not None
+        self.runs.append(run)
+
+    def stop(self, *words: str) -> None:
+        self.done("down", *words)
+
+    def kill_everything(self) -> None:
+        """SIGKILL to all at one moment; no process has a chance to clean up."""
+        pids = self.pids()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)  # so that none sees another die
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not self.pids(), "all processes are dead")
+
+    def pids(self) -> list[int]:
+        """Every process that any command of this cluster left, by the mark in its environment."""
+        mark = f"{_MARK}={self.folder}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal():
+                continue
+            try:
+                variables = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if mark in variables and not proc.is_gone(int(entry.name)):
+                found.append(int(entry.name))
+        return sorted(found)
+
+    def logs(self) -> str:
+        """All of them, for the message of a failed test."""
+        folder = self.data / "logs"
+        return "\n".join(path.read_text() for path in sorted(folder.glob("*.log")))
+
+    def assert_nothing_is_left(self) -> None:
+        until(lambda: not self.pids(), f"no process is left of {self.folder}", 5)
+        for run in self.runs:
+            assert memory_of_run(run.run_id) == []
+            assert not Path(run.runtime_dir).exists()
+            for address in run.bootstrap.split(","):
+                assert not _is_listening(address), address
+        assert run_in(self.data) is None
+
+    def _clean_up(self) -> None:
+        for pid in self.pids():
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not self.pids(), "killed processes are gone", 5)
+        for run in self.runs:
+            remove_memory_of_run(run.run_id)
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.start()
+        except BaseException:
+            self._clean_up()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self.pids():
+                self.stop("--force")
+            if kind is None:
+                self.assert_nothing_is_left()
+        finally:
+            self._clean_up()
+
+    # -- facts ------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        document: dict[str, Any] = self.done("status", "--json").document
+        return document
+
+    def process(self, role: str, process_id: int = 0) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = self.status()["processes"]
+        return next(row for row in rows if (row["role"], row["id"]) == (role, process_id))
+
+    def broker_pid(self, broker: int) -> int:
+        pid = self.process("broker", broker)["pid"]
+        assert isinstance(pid, int), f"broker {broker} is not running"
+        return pid
+
+    def broker_rss_bytes(self, broker: int) -> int:
+        size = self.process("broker", broker)["rss_bytes"]
+        assert isinstance(size, int)
+        return size
+
+    def create_topic(
+        self,
+        name: str | None = None,
+        *,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+    ) -> str:
+        """A topic nobody else uses; its name."""
+        from harness.raw import RawClient  # noqa: PLC0415 -- most tests make no topics
+        from tidelog.wire.messages import k19_create_topics as k19  # noqa: PLC0415 -- as above
+
+        self._topics += 1
+        name = name or f"topic-{self._topics}-{os.urandom(3).hex()}"
+        rows = [
+            k19.CreatableTopicConfig(name=key, value=value)
+            for key, value in (configs or {}).items()
+        ]
+        topic = k19.CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=rows
+        )
+        with RawClient(self.bootstrap) as client:
+            request = k19.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+            answer = client.ask(k19.API, 7, request).topics[0]
+        assert answer.error_code == 0, answer
+        return name
+
+
+def _is_listening(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=WAIT_S).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One broker that many tests share: make topics of your own, and leave it as it is."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def fresh_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """One broker of one's own, to be killed and stopped at will."""
+    with Cluster(tmp_path) as running:
+        yield running

@@ -1,0 +1,207 @@
+"""The data folder: claimed by one, refused with a sentence where it is not ours."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidelog.kernel.failures import CannotStartError
+from tidelog.tools.supervisor import leftovers
+from tidelog.tools.supervisor.folder import (
+    Cluster,
+    DataFolder,
+    Run,
+    find,
+    is_held,
+    new_cluster_id,
+    pointer_of,
+    run_in,
+    sentences,
+)
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(CannotStartError) as raised:
+        DataFolder.claim(path, "default")
+    return str(raised.value)
+
+
+def test_a_new_folder_gets_an_identity_that_is_kept(tmp_path: Path) -> None:
+    folder = DataFolder.claim(tmp_path / "a" / "b", "default")
+    folder.save_cluster()
+    first = folder.cluster.cluster_id
+    folder.let_go()
+    again = DataFolder.claim(tmp_path / "a" / "b", "default")
+    assert again.cluster.cluster_id == first
+    again.let_go()
+
+
+def test_what_cluster_json_holds_comes_back(tmp_path: Path) -> None:
+    folder = DataFolder.claim(tmp_path, "default")
+    folder.cluster.ports = [9092, 9093]
+    folder.cluster.incarnations_reserved = 2000
+    folder.cluster.settings = {"a": "b"}
+    folder.save_cluster()
+    folder.let_go()
+    again = DataFolder.claim(tmp_path, "default")
+    assert again.cluster == folder.cluster
+    again.let_go()
+
+
+def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    assert "not empty and not a tidelog data folder" in refusal(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+GOOD: dict[str, object] = {
+    "format": 1,
+    "cluster_id": "AAAAAAAAAAAAAAAAAAAAAA",
+    "ports": [],
+    "base_port": 0,
+    "disk_generation": 0,
+    "incarnations_reserved": 0,
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"nonsense",
+        b"[]",
+        b"\xff\xfe\x00",
+        b'{"format": 1}',
+        json.dumps(GOOD | {"cluster_id": "short"}).encode(),
+        json.dumps(GOOD | {"ports": ["x"]}).encode(),
+        json.dumps(GOOD | {"ports": 3}).encode(),
+        json.dumps(GOOD | {"incarnations_reserved": None}).encode(),
+        json.dumps(GOOD | {"more": 1}).encode(),
+    ],
+)
+def test_a_cluster_json_that_cannot_be_read_is_not_overwritten(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "cluster.json").write_bytes(content)
+    sentence = refusal(tmp_path)
+    assert "cannot be read" in sentence
+    assert "restore it from a copy" in sentence
+    assert (tmp_path / "cluster.json").read_bytes() == content
+
+
+def test_another_format_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text(json.dumps({"format": 99}))
+    assert "has format 99, this tidelog reads format 1" in refusal(tmp_path)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    assert "is not a folder" in refusal(tmp_path / "f")
+    assert "is not a folder" in refusal(tmp_path / "f" / "below")
+
+
+@pytest.mark.parametrize(
+    ("number", "part"),
+    [
+        (errno.ENOSPC, "no space left on the disk of"),
+        (errno.EDQUOT, "no space left on the disk of"),
+        (errno.EACCES, "no permission to use"),
+        (errno.EROFS, "is read-only"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_what_the_file_system_refuses_becomes_a_sentence(
+    tmp_path: Path, number: int, part: str
+) -> None:
+    with pytest.raises(CannotStartError, match=part) as raised, sentences(tmp_path):
+        raise OSError(number, os.strerror(number))
+    assert "--data" in str(raised.value)
+
+
+def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from tidelog.tools.supervisor.folder import *\n"
+        "DataFolder.claim(Path(sys.argv[1]), 'default'); print('claimed', flush=True)\n"
+        "sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "claimed\n"
+        assert is_held(tmp_path)
+        assert f"cluster 'default' is already running (pid {other.pid})" in refusal(tmp_path)
+        other.kill()
+    assert not is_held(tmp_path)
+    DataFolder.claim(tmp_path, "default").let_go()
+
+
+def test_a_run_is_told_from_garbage(tmp_path: Path) -> None:
+    assert run_in(tmp_path) is None
+    (tmp_path / "run.json").write_text("{}")
+    assert run_in(tmp_path) is None
+    folder = DataFolder.claim(tmp_path / "data", "default")
+    run = Run("0011aabb", 1, "default", "/r", "/d", "127.0.0.1:1")
+    folder.save_run(run)
+    assert run_in(tmp_path / "data") == run
+    folder.forget_run()
+    assert run_in(tmp_path / "data") is None
+    folder.let_go()
+
+
+def test_a_dead_ephemeral_namesake_is_not_followed(tmp_path: Path) -> None:
+    data = tmp_path / "default"
+    pointer_of(data).write_text(str(tmp_path / "gone"))
+    assert find(data) == data
+
+
+def test_cluster_ids_look_like_kafkas_and_never_like_an_option() -> None:
+    ids = {new_cluster_id() for _ in range(300)}
+    assert len(ids) == 300
+    assert all(len(text) == 22 and not text.startswith("-") for text in ids)
+
+
+def test_a_cluster_of_its_own_has_no_ports_yet() -> None:
+    assert Cluster("x").ports == []
+
+
+def test_the_runtime_folder_is_short_enough_for_every_socket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert leftovers.runtime_folder("0011aabb") == tmp_path / "tidelog-0011aabb"
+    deep = tmp_path / ("x" * 80)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    monkeypatch.setenv("TMPDIR", str(deep))
+    assert len(str(leftovers.runtime_folder("0011aabb"))) + 1 + 24 <= 107
+
+
+def test_a_runtime_folder_made_by_someone_else_is_not_used(tmp_path: Path) -> None:
+    leftovers.make_runtime_folder(tmp_path / "r")
+    assert (tmp_path / "r").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(CannotStartError, match="cannot make"):
+        leftovers.make_runtime_folder(tmp_path / "r")
+
+
+def test_only_old_things_of_dead_runs_are_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    run_id = leftovers.new_run_id()
+    (tmp_path / f"tidelog-{run_id}").mkdir()
+    (tmp_path / f"tidelog-{run_id}-data").mkdir()
+    (tmp_path / "tidelog-somebody-elses").mkdir()
+    assert run_id not in leftovers.sweep()
+    monkeypatch.setattr(leftovers, "_YOUNG_S", -1.0)
+    assert run_id in leftovers.sweep()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tidelog-somebody-elses"]

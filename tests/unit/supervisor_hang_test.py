@@ -1,0 +1,129 @@
+"""Who hangs: the stopped and the silent, and nobody because the machine was busy."""
+
+from collections.abc import Mapping
+
+from tidelog.kernel.instant import Instant, ms, s
+from tidelog.node.ipc.layout import Role
+from tidelog.tools.supervisor.hang import LOOK_EVERY, HangWatch, Hung, Reading, Resumed
+from tidelog.tools.supervisor.plan import Name
+
+BROKER = Name(Role.BROKER, 0)
+COORDINATOR = Name(Role.COORDINATOR, 0)
+BEGIN = s(100)
+
+
+class Bench:
+    """Looks at regular times; heartbeats are as fresh as the test says."""
+
+    def __init__(self) -> None:
+        self.watch = HangWatch()
+        self.now = Instant(BEGIN)
+        self.heard = self.now
+        self.changes: list[tuple[int, Hung | Resumed]] = []
+
+    def look(self, readings: Mapping[Name, Reading]) -> None:
+        for change in self.watch.look(self.now, readings):
+            self.changes.append((self.now - BEGIN, change))
+
+    def run(
+        self, duration: int, name: Name, *, stopped: bool = False, beats: bool = True, pid: int = 1
+    ) -> None:
+        end = self.now + duration
+        while self.now < end:
+            self.now = Instant(self.now + LOOK_EVERY)
+            if beats:
+                self.heard = self.now
+            self.look({name: Reading(pid, stopped, self.heard)})
+
+
+def test_a_process_that_beats_does_not_hang() -> None:
+    bench = Bench()
+    bench.run(s(20), BROKER)
+    assert bench.changes == []
+
+
+def test_a_stopped_broker_hangs_after_a_second() -> None:
+    bench = Bench()
+    bench.run(s(3), BROKER, stopped=True)
+    ((after, change),) = bench.changes
+    assert change == Hung(BROKER, "stopped")
+    assert s(1) <= after <= s(1) + 2 * LOOK_EVERY
+
+
+def test_a_broker_stopped_for_a_moment_does_not_hang() -> None:
+    bench = Bench()
+    for _ in range(5):
+        bench.run(ms(750), BROKER, stopped=True)
+        bench.run(ms(250), BROKER)
+    assert bench.changes == []
+
+
+def test_a_hung_broker_that_goes_on_has_resumed() -> None:
+    bench = Bench()
+    bench.run(s(2), BROKER, stopped=True)
+    bench.run(s(1), BROKER)
+    assert [change for _, change in bench.changes] == [Hung(BROKER, "stopped"), Resumed(BROKER)]
+
+
+def test_a_silent_broker_hangs_after_six_seconds_and_not_before() -> None:
+    bench = Bench()
+    bench.run(s(1), BROKER)
+    bench.run(s(5.5), BROKER, beats=False)
+    assert bench.changes == []
+    bench.run(s(1), BROKER, beats=False)
+    assert [change for _, change in bench.changes] == [Hung(BROKER, "silent")]
+
+
+def test_a_silent_coordinator_hangs_after_two_seconds() -> None:
+    bench = Bench()
+    bench.run(s(1), COORDINATOR)
+    bench.run(s(2.5), COORDINATOR, beats=False)
+    ((after, change),) = bench.changes
+    assert change == Hung(COORDINATOR, "silent")
+    assert s(3) <= after <= s(3) + 2 * LOOK_EVERY
+
+
+def test_a_process_is_judged_from_its_first_heartbeat() -> None:
+    bench = Bench()
+    for _ in range(100):
+        bench.now = Instant(bench.now + LOOK_EVERY)
+        bench.look({BROKER: Reading(1, stopped=False, heartbeat=Instant(0))})
+    assert bench.changes == []
+
+
+def test_a_watcher_that_was_late_blames_nobody() -> None:
+    bench = Bench()
+    bench.run(s(1), COORDINATOR)
+    heard = bench.now
+    bench.now = Instant(bench.now + s(30))  # the whole machine stood still
+    bench.look({COORDINATOR: Reading(1, stopped=False, heartbeat=heard)})
+    assert bench.changes == []
+
+
+def test_after_a_late_look_silence_counts_anew() -> None:
+    bench = Bench()
+    bench.run(s(1), COORDINATOR)
+    heard = bench.now
+    bench.now = Instant(bench.now + s(30))
+    late = bench.now
+    bench.look({COORDINATOR: Reading(1, stopped=False, heartbeat=heard)})
+    while not bench.changes:
+        bench.now = Instant(bench.now + LOOK_EVERY)
+        bench.look({COORDINATOR: Reading(1, stopped=False, heartbeat=heard)})
+    assert s(2) <= bench.now - late <= s(2) + LOOK_EVERY
+
+
+def test_a_new_life_owes_nothing_to_the_old_one() -> None:
+    bench = Bench()
+    bench.run(s(2), BROKER, stopped=True, pid=1)
+    assert bench.watch.is_hung(BROKER)
+    bench.run(ms(250), BROKER, pid=2)
+    assert not bench.watch.is_hung(BROKER)
+    assert [change for _, change in bench.changes] == [Hung(BROKER, "stopped")]
+
+
+def test_who_is_no_longer_looked_at_does_not_hang() -> None:
+    bench = Bench()
+    bench.run(s(2), BROKER, stopped=True)
+    bench.look({})
+    assert not bench.watch.is_hung(BROKER)
