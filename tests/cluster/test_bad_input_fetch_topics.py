@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness.cluster import Cluster
 
+from harness.cluster import Cluster
 from harness.produce_raw import batch_of, produce
 from harness.raw import RawClient
 from tidelog.wire.errors import ErrorCode
@@ -26,7 +26,7 @@ def topic(cluster: Cluster) -> str:
     return cluster.create_topic()
 
 
-def fetch(raw: RawClient, topic: str, offset: int = 0, **fields: int) -> Any:  # noqa: ANN401 -- the API's own answer
+def fetch(raw: RawClient, topic: str, offset: int = 0, **fields: int) -> Any:
     """One partition's fetch in version 11; `fields` of the partition or of the request."""
     of_partition = {"current_leader_epoch", "partition_max_bytes"}
     partition = k01_fetch.FetchPartition(
@@ -43,11 +43,11 @@ def fetch(raw: RawClient, topic: str, offset: int = 0, **fields: int) -> Any:  #
     return raw.ask(k01_fetch.API, 11, request)
 
 
-def code_of(answer: Any) -> ErrorCode:  # noqa: ANN401 -- as fetch
+def code_of(answer: Any) -> ErrorCode:
     return ErrorCode(answer.responses[0].partitions[0].error_code)
 
 
-def values_of(answer: Any) -> list[bytes | None]:  # noqa: ANN401 -- as fetch
+def values_of(answer: Any) -> list[bytes | None]:
     data = answer.responses[0].partitions[0].records
     return [record.value for _, batch in iterate_batches(data) for record in iterate_records(batch)]
 
@@ -111,7 +111,7 @@ def test_an_unknown_topic_id_is_said_so(raw: RawClient) -> None:
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def create(raw: RawClient, name: str, **fields: Any) -> Any:  # noqa: ANN401 -- fields of the row
+def create(raw: RawClient, name: str, **fields: Any) -> Any:
     row = k19_create_topics.CreatableTopic(
         name=name, **{"num_partitions": 1, "replication_factor": 1} | fields
     )

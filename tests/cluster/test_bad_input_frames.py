@@ -4,8 +4,8 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from harness.cluster import Cluster
 
+from harness.cluster import Cluster
 from harness.produce_raw import batch_of, produce
 from harness.raw import RawClient, header_bytes, request_bytes
 from tidelog.wire.errors import ErrorCode

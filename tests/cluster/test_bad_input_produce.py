@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from crc32c import crc32c
-from harness.cluster import Cluster
 
+from harness.cluster import Cluster
 from harness.produce_raw import batch_of, produce, produce_request
 from harness.raw import RawClient
 from tidelog.wire.codecs import Codec

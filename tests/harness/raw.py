@@ -48,7 +48,7 @@ class RawClient:
         except ConnectionResetError:
             return True
 
-    def ask(self, api: ApiSchema[Any, Any], version: int, message: object) -> Any:  # noqa: ANN401 -- the API's own answer
+    def ask(self, api: ApiSchema[Any, Any], version: int, message: object) -> Any:
         """Send one request, wait for its answer."""
         number = self.start(api, version, message)
         correlation, answer = decode_response(api, version, memoryview(self.receive_frame()))

@@ -1,0 +1,231 @@
+"""A broker's request handlers without sockets, coordinator or processes: frames in, answers out."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.raw import request_bytes
+from tidelog.kernel.ids import (
+    BrokerId,
+    Epoch,
+    Incarnation,
+    Offset,
+    Partition,
+    ProducerId,
+    TopicPartition,
+    Uuid,
+)
+from tidelog.kernel.instant import Instant
+from tidelog.node.api.broker import Broker
+from tidelog.node.api.dispatch import Dispatcher, routes
+from tidelog.node.api.fetch_sessions import FetchSessions
+from tidelog.node.api.producer_ids import ProducerIds
+from tidelog.node.log.contracts import FileSlice
+from tidelog.node.log.directory import LogDirectory, Owner
+from tidelog.node.log.settings import LogSettings
+from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.net.session import Session
+from tidelog.node.replica.hosting import Hosting
+from tidelog.node.replica.replicas import Replicas
+from tidelog.node.replica.waiting import Waiting
+from tidelog.node.runtime.disk import open_disk
+from tidelog.node.settings import BROKER
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.frame import decode_response
+from tidelog.wire.header import AnyApi
+from tidelog.wire.metadata_records import (
+    BrokerRegistered,
+    BrokerUnfenced,
+    ClusterCreated,
+    ConfigChanged,
+    PartitionChanged,
+    PartitionCreated,
+    PartitionView,
+    ResourceKind,
+    StopKind,
+    TopicCreated,
+    TopicDeleted,
+)
+
+ME = BrokerId(0)
+START_MS = 1_700_000_000_000
+
+
+class FakeClient:
+    """One connection; what it was sent is in `answers`."""
+
+    def __init__(self) -> None:
+        self.session = Session()
+        self.address = "127.0.0.1:1"
+        self.closed: str | None = None
+        self._sent = bytearray()
+
+    def answered(self) -> None:
+        """Ready answers are picked up when a test looks for them."""
+
+    def close(self, reason: str) -> None:
+        self.closed = reason
+
+    def frames(self) -> list[bytes]:
+        """Every answer since the last call, without its size."""
+        for piece in self.session.ready():
+            content = _bytes_of(piece)
+            self._sent += content
+            self.session.delivered(len(content))
+        frames: list[bytes] = []
+        while len(self._sent) >= 4:
+            size = int.from_bytes(self._sent[:4], "big")
+            frames.append(bytes(self._sent[4 : 4 + size]))
+            del self._sent[: 4 + size]
+        return frames
+
+
+def _bytes_of(piece: object) -> bytes:
+    if isinstance(piece, FileSlice):
+        return bytes(piece.file.read(piece.position, piece.size))
+    assert isinstance(piece, bytes | bytearray | memoryview)
+    return bytes(piece)
+
+
+class FakeLink:
+    """The coordinator, as a test wants it: it answers when told to."""
+
+    def __init__(self) -> None:
+        self.forwarded: list[tuple[int, bytes]] = []
+        self.done: list[Callable[[bytes | ErrorCode], None]] = []
+        self.next_id = 1000
+
+    def forward(
+        self,
+        api_key: int,
+        frame: bytes,
+        client_address: str,
+        deadline: Instant,
+        done: Callable[[bytes | ErrorCode], None],
+    ) -> None:
+        assert client_address
+        assert deadline
+        self.forwarded.append((api_key, frame))
+        self.done.append(done)
+
+    def allocate_producer_ids(
+        self, done: Callable[[tuple[ProducerId, int] | ErrorCode], None]
+    ) -> None:
+        self.next_id += 10
+        done((ProducerId(self.next_id - 10), 10))
+
+
+class HandlerBench:
+    """One broker in one directory, with a clock that tests move."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        self.now = Instant(1)
+        self.alarms: list[Instant] = []
+        self.failures: list[tuple[TopicPartition, str]] = []
+        self.link = FakeLink()
+        self.image = MetadataImage(noting=True)
+        replicas, waiting = Replicas(), Waiting(self.alarms.append)
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        self.logs = _logs(directory)
+        self.hosting = Hosting(
+            me=ME,
+            replicas=replicas,
+            waiting=waiting,
+            logs=self.logs,
+            broker_settings=given,
+            on_trouble=lambda key, reason: self.failures.append((key, reason)),
+        )
+        self.broker = Broker(
+            me=ME,
+            settings={name: BROKER.read(given, name) for name in BROKER.rows},
+            image=self.image,
+            replicas=replicas,
+            waiting=waiting,
+            sessions=FetchSessions(10, random.Random(1)),
+            link=self.link,
+            producer_ids=ProducerIds(self.link.allocate_producer_ids),
+            on_storage_failure=lambda key, error: self.failures.append((key, str(error))),
+            wall_offset_ns=START_MS * 1_000_000,
+        )
+        self.dispatcher = Dispatcher(self.broker, routes())
+        self._topics = 0
+        self.replay(ClusterCreated("cluster"), _registered(), BrokerUnfenced(ME, Offset(1)))
+
+    def replay(self, *records: Any) -> None:
+        for record in records:
+            self.image.replay(record)
+        changes = self.image.take_changes()
+        self.hosting.follow(self.now, changes)
+        self.hosting.configured(self.image, changes)
+
+    def topic(self, name: str, partitions: int = 1, **configs: str) -> Uuid:
+        """Make a topic led here."""
+        self._topics += 1
+        topic_id = Uuid(self._topics.to_bytes(16, "big"))
+        self.replay(
+            TopicCreated(topic_id, name),
+            *(
+                ConfigChanged(ResourceKind.TOPIC, name, key.replace("_", "."), value)
+                for key, value in configs.items()
+            ),
+            *(PartitionCreated(topic_id, Partition(n), led_here()) for n in range(partitions)),
+        )
+        return topic_id
+
+    def lose_leader(self, topic_id: Uuid) -> None:
+        view = led_here(leader=-1, leader_epoch=1, partition_epoch=1)
+        self.replay(PartitionChanged(topic_id, Partition(0), view))
+
+    def delete(self, topic_id: Uuid) -> None:
+        self.replay(TopicDeleted(topic_id))
+
+    def begin(self, client: FakeClient, api: AnyApi, version: int, message: object) -> None:
+        """Hand one request to its handler, in a buffer as a connection has."""
+        frame = bytearray(request_bytes(api, version, message)[4:])
+        self.dispatcher.begin(client, memoryview(frame), self.now)
+
+    def ask(self, api: AnyApi, version: int, message: object) -> Any:
+        """One request on a connection of its own, answered at once."""
+        client = FakeClient()
+        self.begin(client, api, version, message)
+        (frame,) = client.frames()
+        return decode_response(api, version, memoryview(frame))[1]
+
+
+def led_here(leader: int = ME, leader_epoch: int = 0, partition_epoch: int = 0) -> PartitionView:
+    return PartitionView(
+        leader=BrokerId(leader),
+        leader_epoch=Epoch(leader_epoch),
+        partition_epoch=Epoch(partition_epoch),
+        replicas=(ME,),
+        isr=(ME,),
+    )
+
+
+def _registered() -> BrokerRegistered:
+    return BrokerRegistered(
+        broker=ME,
+        incarnation=Incarnation(1),
+        epoch=Offset(1),
+        host="127.0.0.1",
+        port=9092,
+        rack=None,
+        log_dirs=(),
+        stopped=StopKind.FIRST_START,
+        fenced=True,
+    )
+
+
+def _logs(directory: Path) -> LogDirectory:
+    owner = Owner(
+        cluster_id="cluster",
+        node_id=ME,
+        boot_id="boot",
+        disk_generation=0,
+        incarnation=Incarnation(1),
+        directory_id=Uuid(b"d" * 16),
+    )
+    logs = LogDirectory(open_disk(str(directory)), owner)
+    logs.open(lambda _: LogSettings(), START_MS)
+    return logs
