@@ -120,6 +120,28 @@ def test_a_field_that_a_version_lacks_is_its_default() -> None:
     assert written(Point(x=1, y=2), 2, flexible=True) == b"\x01\x00\x02\x00"
 
 
+def test_structs_come_and_go_with_versions_within_arrays_too() -> None:
+    @message
+    class Step:
+        number: int = row(INT8)
+        point: Point = row(Point, "2+")
+        perhaps: Point | None = row(Point, "1+", nullable="1+")
+
+    @message
+    class Way:
+        steps: list[Step] = row(array(Step))
+
+    way = Way(steps=[Step(point=Point(x=1, y=2), perhaps=None), Step(perhaps=Point(x=3, y=4))])
+    for version in (0, 1, 2):
+        data = written(way, version, flexible=version == 2)
+        again = read(Way, data, version, flexible=version == 2)
+        assert isinstance(again, Way)
+        assert len(again.steps) == 2
+        assert again.steps[0].point == (Point(x=1, y=2) if version == 2 else Point())
+        assert again.steps[0].perhaps == (None if version else Point())
+    assert again == way
+
+
 def test_tags_of_defaults_are_not_written() -> None:
     assert written(Everything(), 2, flexible=True)[-1:] == b"\x00"
     tagged = written(Everything(extra=6, hint=Point(x=1, y=2)), 2, flexible=True)

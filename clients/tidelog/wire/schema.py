@@ -157,13 +157,6 @@ def rows_of(cls: type) -> tuple[Row, ...]:
     return rows
 
 
-def default_of(one: Row) -> object:
-    """A default that nobody else holds."""
-    if one.default is not _UNSET:
-        return one.default
-    return [] if isinstance(one.type, Array) else one.type()  # type: ignore[operator]  # a class
-
-
 def _first_init(self: object, **given: object) -> None:
     cls: Any = type(self)
     cls.__init__ = _make_init(cls)
