@@ -33,9 +33,14 @@ def reader(name: str, bootstrap: str) -> Reader:
     return client
 
 
-def readers(bootstrap: str) -> list[Reader]:
+def present_readers(bootstrap: str) -> list[Reader]:
     """Every client on this machine that consumes; what the run requires is never left out."""
     return [reader(name, bootstrap) for name in READERS if _present(name)]
+
+
+def present_writers(bootstrap: str) -> list[Writer]:
+    """Every client on this machine that produces; what the run requires is never left out."""
+    return [writer(name, bootstrap) for name in WRITERS if _present(name)]
 
 
 def _present(name: str) -> bool:

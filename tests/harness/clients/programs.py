@@ -118,7 +118,7 @@ class KafkaJs(Program):
     """Drives kafkajs as producer and admin: its consumer always joins a group."""
 
     name = "kafkajs"
-    codecs = ("none", "gzip")
+    codecs: tuple[str, ...] = ("none", "gzip")
     cannot = frozenset({Shape.NULL_HEADER, Shape.HEADERS_IN_TURN})
 
     def __init__(self, bootstrap: str) -> None:

@@ -14,6 +14,7 @@ from harness.clients.facts import CODECS, DEADLINE_S
 
 BATCH_HEAD = struct.Struct(">qiibIhiqqqhii")
 CODEC_BITS = 0x07
+NO_PRODUCER = -1
 FETCH = 1
 FETCH_VERSION = 4
 
