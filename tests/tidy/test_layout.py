@@ -5,15 +5,23 @@ import re
 import shlex
 import subprocess
 import tomllib
+from typing import Any
 
 import pytest
 
 from harness import documents, tidy_checks
 from harness.tidy_checks import ROOT, code_folders, folder_of, text_files
+from tidelog.clients.settings import SOFTWARE_VERSION
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 CI = (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+def project() -> dict[str, Any]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    found: dict[str, Any] = settings["project"]
+    return found
 
 
 def test_the_top_holds_the_agreed_entries_and_nothing_else() -> None:
@@ -54,10 +62,13 @@ def test_every_decision_is_in_the_index() -> None:
     assert [name[:4] for name in decisions] == [f"{n:04}" for n in range(1, len(decisions) + 1)]
 
 
+def test_what_clients_say_of_themselves_is_the_version() -> None:
+    assert project()["version"] == SOFTWARE_VERSION
+
+
 def test_each_run_time_dependency_is_explained() -> None:
     page = (ROOT / "docs/decisions/0001-run-time-dependencies.md").read_text(encoding="utf-8")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    names = [re.split(r"\W*[<>=]", line)[0] for line in project["dependencies"]]
+    names = [re.split(r"\W*[<>=]", line)[0] for line in project()["dependencies"]]
     assert [name for name in names if f"\n| {name} |" not in page] == []
 
 
