@@ -5,8 +5,6 @@ order. A batch is in the log once its one write has returned; nothing is kept in
 killed process would lose.
 """
 
-from crc32c import crc32c
-
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory, Syncable
 from tidelog.kernel.ids import ZERO_UUID, Uuid
@@ -24,6 +22,7 @@ from tidelog.node.log.segments import SegmentList, make_segment
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.snapshots import remove_snapshots, snapshot_offsets, write_snapshot
 from tidelog.node.log.validation import NO_TIMESTAMP
+from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.records import BatchHeader, check_crc, iterate_batches, place_batch
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from crc32c import crc32c
-
 from tidelog.kernel.ids import Incarnation
+from tidelog.wire.crc import crc32c
 
 MARK_NAME: Final = "tidelog.mark"
 

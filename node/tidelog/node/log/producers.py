@@ -6,10 +6,9 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 -- reads as the class it is
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.limits import PRODUCER_BATCHES_KEPT
+from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.records import BatchHeader
 

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterator
 
-from crc32c import crc32c
-
 from tidelog.kernel.files import File
 from tidelog.kernel.limits import MIB, RECOVERY_CHUNK_BYTES
+from tidelog.wire.crc import crc32c
 from tidelog.wire.records import HEADER, BatchHeader
 
 SEARCH_STEP_BYTES = 32 * MIB

@@ -19,6 +19,7 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDE
 
 RECENT_BATCHES = 1024
 RELATIVE_OFFSET_MAX = 2**31 - 1
+WALK_BYTES = 8192
 NEVER = -1
 
 
@@ -178,30 +179,33 @@ class Segment:
 
     def header_at(self, position: int) -> BatchHeader:
         """The header of a batch at a place where one must be."""
-        content = self.file.read(position, HEADER.size)
-        if len(content) < HEADER.size:
+        return self._header(self.file.read(position, HEADER.size), 0, position)
+
+    def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Batch after batch from a place where one begins; a few small ones cost one read."""
+        content, base = memoryview(b""), position
+        while position < self.size:
+            at = position - base
+            if len(content) - at < HEADER.size:
+                content, base, at = self.file.read(position, WALK_BYTES), position, 0
+            header = self._header(content, at, position)
+            yield position, header
+            position += header.size_bytes
+
+    def _header(self, content: memoryview, at: int, position: int) -> BatchHeader:
+        if len(content) - at < HEADER.size:
             raise CorruptError(file=self.place, position=position, reason="the file is too short")
-        header = BatchHeader._make(HEADER.unpack_from(content))
-        if header.magic != 2 or not self._holds(position, header):
+        header = BatchHeader._make(HEADER.unpack_from(content, at))
+        if (
+            header.magic != 2
+            or not self.base <= header.base_offset <= header.last_offset < self.end
+            or not HEADER.size <= header.size_bytes <= self.size - position
+        ):
             raise CorruptError(file=self.place, position=position, reason="no batch begins here")
         return header
 
-    def _holds(self, position: int, header: BatchHeader) -> bool:
-        last = header.base_offset + header.last_offset_delta
-        return (
-            self.base <= header.base_offset <= last < self.end
-            and 61 <= header.batch_length + 12 <= self.size - position
-        )
-
-    def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Batch after batch from a place where one begins."""
-        while position < self.size:
-            header = self.header_at(position)
-            yield position, header
-            position += header.batch_length + 12
-
     def batch_at(self, position: int, header: BatchHeader) -> memoryview:
-        return self.file.read(position, header.batch_length + 12)
+        return self.file.read(position, header.size_bytes)
 
     # -- loading
 
@@ -261,7 +265,7 @@ class Segment:
         start = self.offsets.positions[-1] if len(self.offsets) else 0
         end = self.end
         for position, header in list(self.headers_from(start)):
-            self.note(position, header.batch_length + 12, header, header.base_offset, interval)
+            self.note(position, header.size_bytes, header, header.base_offset, interval)
         self.end = end  # of a compacted segment it may lie behind the last batch
 
     def largest_timestamp(self) -> int:

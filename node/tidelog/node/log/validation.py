@@ -6,9 +6,8 @@ Exception: on a compacted topic every record needs a key, so there they are walk
 from dataclasses import dataclass
 from typing import Final
 
-from crc32c import crc32c
-
 from tidelog.node.log.settings import LogSettings
+from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, Rejected, WireError
 from tidelog.wire.records import (
     APPEND_TIME_BIT,
