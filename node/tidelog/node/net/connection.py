@@ -153,35 +153,44 @@ class Connection:
             return
         now = Instant(time.monotonic_ns())
         self.last_progress = now
-        self._in_turn = True
         try:
             self._begin_requests(now)
+            self._flush()
+            # An answer given at once lets the request begin that waited behind it.
+            while self._may_begin_held():
+                self._begin_requests(now)
+                self._flush()
         except (FrameError, WireError, CloseConnectionError) as error:
-            self._in_turn = False
             self.close(str(error))
             return
-        finally:
-            self._in_turn = False
-        self._flush()
         self._settle_reading()
+
+    def _may_begin_held(self) -> bool:
+        held = self._held
+        if held is None or self._closed:
+            return False
+        return self.session.may_begin(barrier=_is_barrier(held))
 
     def _begin_requests(self, now: Instant) -> None:
         session = self.session
         receiver = self._receiver
         begin = self._parts.dispatcher.begin
-        while not session.closing:
-            frame = self._held
-            if frame is None:
-                frame = receiver.next_frame()
+        self._in_turn = True
+        try:
+            while not session.closing:
+                frame = self._held
                 if frame is None:
+                    frame = receiver.next_frame()
+                    if frame is None:
+                        return
+                if not session.may_begin(barrier=_is_barrier(frame)):
+                    self._held = frame
                     return
-            # The first two bytes are the key; only Produce, key 0, overlaps.
-            if not session.may_begin(barrier=bool(frame[0] or frame[1])):
-                self._held = frame
-                return
-            self._held = None
-            self._parts.stats.requests += 1
-            begin(self, frame, now)
+                self._held = None
+                self._parts.stats.requests += 1
+                begin(self, frame, now)
+        finally:
+            self._in_turn = False
 
     def _settle_reading(self) -> None:
         """Read on unless a request is held back, or enough has come behind one that is not done."""
@@ -295,3 +304,8 @@ class Connection:
         elif self._writing and not wanted:
             self._parts.loop.remove_writer(self._fd)
         self._writing = wanted
+
+
+def _is_barrier(frame: memoryview) -> bool:
+    """The first two bytes are the key; only Produce, key 0, overlaps."""
+    return bool(frame[0] or frame[1])
