@@ -61,15 +61,24 @@ class Link:
         self._stream.settimeout(_ANSWER_WITHIN_S + patience)
         try:
             self._stream.sendall(json.dumps({"do": what, **more}).encode() + b"\n")
-            line = self._lines.readline()
+            answer = self.read()
         except OSError as error:
             raise SaidNoError("the supervisor does not answer: see tidelog logs", 4) from error
-        if not line:
-            raise SaidNoError("the cluster ended meanwhile", 1)
-        answer: dict[str, Any] = json.loads(line)
         if not answer["ok"]:
             raise SaidNoError(str(answer["error"]), int(answer["code"]))
         return answer
+
+    def watch(self) -> None:
+        """From now on `read` gives events: what is, then what happens."""
+        self._stream.sendall(b'{"do": "watch"}\n')
+
+    def read(self) -> dict[str, Any]:
+        """The next line."""
+        line = self._lines.readline()
+        if not line:
+            raise SaidNoError("the cluster ended meanwhile", 1)
+        document: dict[str, Any] = json.loads(line)
+        return document
 
     def wait_until_gone(self, timeout_s: float) -> bool:
         """Whether the supervisor, and with it everything, has ended in time."""
