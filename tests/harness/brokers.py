@@ -22,7 +22,8 @@ from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.log.contracts import FileSlice
-from tidelog.node.log.directory import LogDirectory, Owner
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.ownership import Owner
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.net.session import Session

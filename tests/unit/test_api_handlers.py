@@ -45,7 +45,8 @@ def fetch_request(topic: str | Uuid, *offsets: int, **fields: Any) -> k01_fetch.
         asked.topic = topic
     else:
         asked.topic_id = topic
-    return k01_fetch.FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "topics": [asked]} | fields)
+    given: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "topics": [asked]}
+    return k01_fetch.FetchRequest(**given | fields)
 
 
 def values_of(row: Any) -> list[bytes | None]:

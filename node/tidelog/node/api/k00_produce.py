@@ -34,22 +34,24 @@ _ZSTD_VERSION: Final = 7
 _ZSTD: Final = 4
 
 
+_Pending = tuple[Replica, PartitionProduceResponse, int]
+"""A batch that was appended: where, its row of the answer, and the offset behind it."""
+
+
 def produce(call: Call, request: ProduceRequest) -> object | None:
     acks = request.acks
     if not -1 <= acks <= 1:
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
-    pending: list[tuple[Replica, PartitionProduceResponse, int]] = []
-    answers: list[TopicProduceResponse] = []
-    for topic in request.topic_data:
-        rows: list[PartitionProduceResponse] = []
-        for data in topic.partition_data:
-            try:
-                replica, row, end = _append(call, topic.name, data, acks)
-                pending.append((replica, row, end))
-            except Rejected as refused:
-                row = _refusal(data.index, refused)
-            rows.append(row)
-        answers.append(TopicProduceResponse(name=topic.name, partition_responses=rows))
+    pending: list[_Pending] = []
+    answers = [
+        TopicProduceResponse(
+            name=topic.name,
+            partition_responses=[
+                _append(call, topic.name, data, acks, pending) for data in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
     if acks == ACKS_NONE:
         _close_on_error(answers)
         return NO_ANSWER
@@ -63,9 +65,19 @@ def produce(call: Call, request: ProduceRequest) -> object | None:
 
 
 def _append(
-    call: Call, topic: str, data: PartitionProduceData, acks: int
-) -> tuple[Replica, PartitionProduceResponse, int]:
-    """Append one partition's batch; its row of the answer, and where the batch ends."""
+    call: Call, topic: str, data: PartitionProduceData, acks: int, pending: list[_Pending]
+) -> PartitionProduceResponse:
+    """Append one partition's batch; its row of the answer. What was appended goes to `pending`."""
+    try:
+        replica, row, end = _take(call, topic, data, acks)
+    except Rejected as refused:
+        return _refusal(data.index, refused)
+    pending.append((replica, row, end))
+    return row
+
+
+def _take(call: Call, topic: str, data: PartitionProduceData, acks: int) -> _Pending:
+    """Append one partition's batch, or refuse it."""
     broker = call.broker
     replica, leader = broker.replicas.led(topic, data.index)
     if topic in _INTERNAL:
@@ -143,7 +155,7 @@ def _wait(
     call: Call,
     request: ProduceRequest,
     answer: ProduceResponse,
-    pending: list[tuple[Replica, PartitionProduceResponse, int]],
+    pending: list[_Pending],
 ) -> None:
     """Answer once every partition's high watermark has passed its batch."""
 

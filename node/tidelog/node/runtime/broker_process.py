@@ -25,8 +25,9 @@ from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.coordinator_link import CoordinatorLink, Hooks
 from tidelog.node.ipc.layout import Role, SlotState, Word, slot_of
-from tidelog.node.log.directory import LogDirectory, Owner
+from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.marks import LastStop
+from tidelog.node.log.ownership import Owner
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Me
 from tidelog.node.net.connection import NetworkParts, NetworkStats
@@ -181,8 +182,10 @@ class BrokerProcess:
         if not self._swept:
             self._swept = True
             self._hosting.sweep(image)
-        self._hosting.follow(Instant(time.monotonic_ns()), changes)
+        now = Instant(time.monotonic_ns())
+        self._hosting.follow(now, changes)
         self._hosting.configured(image, changes)
+        self._publish(now)
 
     def _on_registered(self, epoch: Offset) -> None:
         self._log.info("registered", epoch=epoch)
