@@ -161,6 +161,14 @@ def test_bytes_behind_a_message_are_a_wire_error() -> None:
         decode_response(METADATA, 1, memoryview(answer + b"\x00"))
 
 
+def test_librdkafkas_wide_null_asks_for_all_topics() -> None:
+    frame = bytes.fromhex("0003000d00000003000772646b61666b61 00 00000000 01 00 00")
+    start = decode_request_header(memoryview(frame), KNOWN).body_position
+    assert decode_request(METADATA, 13, memoryview(frame), start).topics is None
+    with pytest.raises(WireError, match="4 bytes behind"):
+        decode_request(METADATA, 13, memoryview(frame + b"\x00"), start)
+
+
 @pytest.mark.parametrize("version", [1, 9])
 def test_every_cut_of_a_message_is_a_wire_error(version: int) -> None:
     message = k03_metadata.MetadataRequest(

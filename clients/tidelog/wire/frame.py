@@ -17,6 +17,10 @@ from tidelog.wire.schema import ApiSchema
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 
+_METADATA_KEY = 3
+_METADATA_FLEXIBLE_FROM = 9
+_WIDE_NULL_EXCESS = 3
+
 _SIZE = Struct(">i")
 _RESPONSE_HEAD = Struct(">ii")
 _RESPONSE_HEAD_TAGS = Struct(">iix")
@@ -57,9 +61,19 @@ def decode_request(
     read = api.request_readers.get(version) or _request_reader(api, version)
     message: RequestT
     message, position = read(frame, position)
-    if position != len(frame):
-        raise WireError(f"{api} v{version}: {len(frame) - position} bytes behind the request")
+    left = len(frame) - position
+    if left and not _is_wide_null(api.key, version, left):
+        raise WireError(f"{api} v{version}: {left} bytes behind the request")
     return message
+
+
+def _is_wide_null(key: int, version: int, left: int) -> bool:
+    """Whether the bytes behind a request are the ones librdkafka leaves behind Metadata.
+
+    To ask for all topics it writes null in four bytes where flexible versions have one; Kafka
+    reads null from the first and looks at nothing behind the request.
+    """
+    return key == _METADATA_KEY and version >= _METADATA_FLEXIBLE_FROM and left == _WIDE_NULL_EXCESS
 
 
 def decode_response(
