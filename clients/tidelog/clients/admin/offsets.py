@@ -1,6 +1,6 @@
 """Offsets by timestamp: each partition's leader is asked, again where it has moved."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidelog.clients.asking import Answered, Ask, Call, Outcome, Pause, Plan, is_transient
@@ -59,6 +59,24 @@ def list_offsets(
             yield from refresh(view, {topic for topic, _ in missing})
 
 
+def peek_offsets(
+    view: ClusterView, wanted: Mapping[TopicPartition, int]
+) -> Plan[dict[TopicPartition, FoundOffset]]:
+    """As `list_offsets`, asked once: a partition that cannot answer now is missing."""
+    found: dict[TopicPartition, FoundOffset] = {}
+    led, _ = view.by_leader(wanted)
+    if led:
+        outcomes = yield [
+            Call(leader, _ask(view, partitions, wanted, Isolation.READ_UNCOMMITTED))
+            for leader, partitions in led.items()
+        ]
+        for outcome in outcomes:
+            if isinstance(outcome, Answered):
+                rows = _rows(outcome.message)
+                found.update((one, offset) for one, code, offset in rows if code is ErrorCode.NONE)
+    return found
+
+
 def name_of(partition: TopicPartition) -> str:
     """As Kafka writes it in file names and logs."""
     return f"{partition[0]}-{partition[1]}"
@@ -91,18 +109,22 @@ def _take(outcome: Outcome, found: dict[TopicPartition, FoundOffset]) -> str:
         if not is_transient(outcome):
             raise UnsupportedError(outcome.detail)
         return outcome.detail
-    message: ListOffsetsResponse = outcome.message
     because = ""
+    for partition, code, offset in _rows(outcome.message):
+        if code is ErrorCode.NONE:
+            found[partition] = offset
+        elif code in RETRIABLE:
+            because = f"{name_of(partition)}: {code.name}"
+        else:
+            raise Rejected(code, name_of(partition))
+    return because
+
+
+def _rows(
+    message: ListOffsetsResponse,
+) -> Iterator[tuple[TopicPartition, ErrorCode, FoundOffset]]:
     for topic in message.topics:
         for one in topic.partitions:
+            offset = FoundOffset(Offset(one.offset), one.timestamp, Epoch(one.leader_epoch))
             partition = (topic.name, Partition(one.partition_index))
-            code = known_code(one.error_code)
-            if code is ErrorCode.NONE:
-                found[partition] = FoundOffset(
-                    Offset(one.offset), one.timestamp, Epoch(one.leader_epoch)
-                )
-            elif code in RETRIABLE:
-                because = f"{name_of(partition)}: {code.name}"
-            else:
-                raise Rejected(code, name_of(partition))
-    return because
+            yield partition, known_code(one.error_code), offset

@@ -12,6 +12,7 @@ from tidelog.clients.asking import Ask, Call, Pause, Plan, Somewhere
 from tidelog.clients.cluster_view import ClusterView, known_code, refresh
 from tidelog.clients.failures import response
 from tidelog.clients.retry import BACKOFF
+from tidelog.kernel.ids import Partition
 from tidelog.kernel.instant import ms
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k19_create_topics import API as CREATE_TOPICS
@@ -116,3 +117,33 @@ def _created(result: CreatableTopicResult) -> TopicDone:
         result.num_partitions,
         result.replication_factor,
     )
+
+
+def wait_for_topics(view: ClusterView, names: Sequence[str]) -> Plan[None]:
+    """Until a broker lists all of them with a leader for each partition."""
+    waits = 0
+    while True:
+        yield from refresh(view, names)
+        late = [name for name in names if not _is_led(view, name)]
+        if not late:
+            return
+        waits += 1
+        yield Pause(BACKOFF.wait(waits), f"topic {late[0]!r} has partitions without a leader")
+
+
+def wait_without_topics(view: ClusterView, names: Sequence[str]) -> Plan[None]:
+    """Until a broker lists none of them."""
+    waits = 0
+    while names:
+        yield from refresh(view, names)
+        if not any(name in view.topics for name in names):
+            return
+        waits += 1
+        yield Pause(BACKOFF.wait(waits), f"topic {names[0]!r} is still listed")
+
+
+def _is_led(view: ClusterView, name: str) -> bool:
+    topic = view.topics.get(name)
+    if topic is None or not topic.partitions:
+        return False
+    return all(view.leader((name, Partition(number))) is not None for number in topic.partitions)

@@ -23,15 +23,21 @@ LONGEST_POLL_NS = s(1)
 
 
 class Producer:
-    """`send` and `flush`; what became of the batches is in `take_results`."""
+    """`send` and `flush`; what became of the batches is in `take_results`.
 
-    def __init__(self, client: Client, settings: ProducerSettings) -> None:
+    Records without a key begin at `first_partition`: many producers should not all begin at one.
+    """
+
+    def __init__(
+        self, client: Client, settings: ProducerSettings, *, first_partition: int = 0
+    ) -> None:
         self._client = client
         self._settings = settings
         self._accumulator = Accumulator(settings)
         self._sender = Sender(settings, self._accumulator)
         self._sent: dict[Ticket, Send] = {}
         self._sticky: dict[str, StickyPartitioner] = {}
+        self._first_partition = first_partition
 
     def open(self, topic: str) -> int:
         """Learn a topic, and once who we are; how many partitions it has. Rejected if none."""
@@ -42,7 +48,7 @@ class Producer:
         if self._settings.idempotent and self._sender.identity is None:
             plan = init_producer_id(self._client.view, self._settings.transactional_id)
             self._sender.identity = self._client.run(plan)
-        self._sticky.setdefault(topic, StickyPartitioner())
+        self._sticky.setdefault(topic, StickyPartitioner(self._first_partition))
         count = self._client.view.partition_count(topic)
         if count == 0:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topic)

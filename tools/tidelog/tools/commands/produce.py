@@ -1,0 +1,234 @@
+"""`tidelog produce`: lines of standard input or a file become records."""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import click
+
+from tidelog.clients.client import Client
+from tidelog.clients.producer.producer import Producer
+from tidelog.clients.producer.sender import Delivered, Failed
+from tidelog.clients.settings import Acks, ProducerSettings
+from tidelog.kernel.ids import Partition
+from tidelog.kernel.instant import s
+from tidelog.tools.connecting import connected, known_topics
+from tidelog.tools.line_records import LineError, LineFormat
+from tidelog.tools.lines import lines_of
+from tidelog.tools.output import (
+    FAILED,
+    NOT_FOUND,
+    UNREACHABLE,
+    Command,
+    Target,
+    bootstrap_options,
+    emit_json,
+    fail,
+    json_option,
+)
+from tidelog.wire.codecs import Codec
+from tidelog.wire.records import Record
+
+VERSION = 1
+DELIVERY_TIMEOUT_NS = s(60)
+ACKS = {"0": Acks.NONE, "1": Acks.LEADER, "all": Acks.ALL, "-1": Acks.ALL}
+CODECS = [codec.name.lower() for codec in Codec]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    topic: str
+    partition: Partition | None
+    read: Callable[[bytes, int], Record]
+    settings: ProducerSettings
+
+
+@dataclass(slots=True)
+class _Written:
+    """What the brokers said so far."""
+
+    records: int = 0
+    unwritten: int = 0
+    failure: Failed | None = None
+    ranges: dict[int, tuple[int, int] | None] = field(default_factory=dict)
+    """First and last offset by partition; None where the brokers do not say (acks=0)."""
+
+    def take(self, producer: Producer) -> None:
+        for result in producer.take_results():
+            if isinstance(result, Delivered):
+                self._deliver(result)
+            else:
+                self.unwritten += result.records
+                self.failure = self.failure or result
+
+    def _deliver(self, done: Delivered) -> None:
+        self.records += done.records
+        number = done.partition[1]
+        known = self.ranges.setdefault(number, None)
+        if done.base_offset >= 0:
+            last = done.base_offset + done.records - 1
+            low, high = known or (done.base_offset, last)
+            self.ranges[number] = (min(low, done.base_offset), max(high, last))
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "seq 100 | tidelog produce orders",
+        "echo 'k1=hello' | tidelog produce orders --key-separator =",
+        "tidelog produce orders --file events.jsonl --compression zstd",
+    ),
+)
+@click.argument("topic")
+@click.option("-k", "--key", help="The key of every record.")
+@click.option("--key-separator", metavar="C", help="A line is KEY, this text, VALUE.")
+@click.option("--headers", is_flag=True, help="A line begins with NAME:VALUE,… and a tab.")
+@click.option("--partition", metavar="P", type=click.IntRange(0), help="Default: by key.")
+@click.option("--acks", type=click.Choice(["0", "1", "all", "-1"]), default="all")
+@click.option("--transactional-id", metavar="ID", help="All records in one transaction.")
+@click.option("--file", "path", metavar="F", type=click.Path(dir_okay=False), help="Not stdin.")
+@click.option("--compression", type=click.Choice(CODECS), default="none")
+@bootstrap_options
+@json_option
+def produce(  # noqa: PLR0913 -- the options of the command
+    target: Target,
+    *,
+    topic: str,
+    key: str | None,
+    key_separator: str | None,
+    headers: bool,
+    partition: int | None,
+    acks: str,
+    transactional_id: str | None,
+    path: str | None,
+    compression: str,
+    as_json: bool,
+) -> None:
+    """Write lines into a topic, a record each; keys keep their partition."""
+    if key is not None and key_separator is not None:
+        raise click.UsageError("--key gives every record its key: leave out --key-separator")
+    if key_separator == "":
+        raise click.UsageError("--key-separator must not be empty")
+    if transactional_id is not None and ACKS[acks] is not Acks.ALL:
+        raise click.UsageError("a transaction needs --acks all")
+    settings = ProducerSettings(
+        acks=ACKS[acks],
+        codec=Codec[compression.upper()],
+        delivery_timeout_ns=DELIVERY_TIMEOUT_NS,
+        transactional_id=transactional_id,
+    )
+    separator = None if key_separator is None else key_separator.encode()
+    form = LineFormat(None if key is None else key.encode(), separator, headers)
+    chosen = None if partition is None else Partition(partition)
+    with _input(path) as descriptor, connected(target) as client:
+        _check(client, topic, chosen)
+        written = _write(client, _Job(topic, chosen, form.reader(), settings), descriptor)
+    _report(topic, written, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _input(path: str | None) -> Iterator[int]:
+    if path is None or path == "-":
+        yield sys.stdin.fileno()
+        return
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        code = NOT_FOUND if isinstance(error, FileNotFoundError) else FAILED
+        fail(f"cannot read {path!r} ({(error.strerror or str(error)).lower()})", code)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _check(client: Client, topic: str, partition: Partition | None) -> None:
+    (view,) = known_topics(client, [topic])
+    if partition is not None and partition not in view.partitions:
+        last = len(view.partitions) - 1
+        fail(f"topic {topic!r} has no partition {partition}: it has 0 to {last}", NOT_FOUND)
+
+
+def _write(client: Client, job: _Job, descriptor: int) -> _Written:
+    # Runs of this command take turns; a keyless record of a single run has no better place.
+    producer = Producer(client, job.settings, first_partition=os.getpid())
+    producer.open(job.topic)
+    written = _Written()
+    try:
+        _pump(producer, job, descriptor, written)
+        producer.flush()
+        written.take(producer)
+    except BaseException:
+        _abort(producer, job)
+        raise
+    if written.failure is not None:
+        _abort(producer, job)
+    elif job.settings.transactional_id is not None:
+        producer.commit()
+    return written
+
+
+def _pump(producer: Producer, job: _Job, descriptor: int, written: _Written) -> None:
+    """Read and append until the input ends or a batch fails; memory is bounded by the buffer."""
+    line_number = 0
+    for block in lines_of(descriptor):
+        stamp = time.time_ns() // 1_000_000
+        for line in block:
+            line_number += 1
+            try:
+                record = job.read(line, stamp)
+            except LineError as error:
+                producer.flush()
+                fail(f"line {line_number}: {error}")
+            producer.send(job.topic, record, job.partition)
+        if not block:
+            producer.flush()
+        written.take(producer)
+        if written.failure is not None:
+            return
+
+
+def _abort(producer: Producer, job: _Job) -> None:
+    """Best effort: what is left open is aborted by the cluster when its time is over."""
+    if job.settings.transactional_id is not None:
+        with contextlib.suppress(Exception):
+            producer.abort()
+
+
+def _report(topic: str, written: _Written, *, as_json: bool) -> None:
+    failure = written.failure
+    if failure is not None:
+        name = f"{failure.partition[0]}-{failure.partition[1]}"
+        why = "" if failure.code is None else failure.code.name
+        said = ": ".join(part for part in (why, failure.detail.rstrip(".")) if part)
+        total = written.records + written.unwritten
+        fail(
+            f"{written.unwritten} of {total} records are not written; {name}: {said}",
+            UNREACHABLE if failure.code is None else FAILED,
+        )
+    if as_json:
+        emit_json(
+            {
+                "version": VERSION,
+                "topic": topic,
+                "records": written.records,
+                "partitions": {
+                    str(number): _range(written.ranges[number]) for number in sorted(written.ranges)
+                },
+            }
+        )
+        return
+    places = [
+        f"partition {number}" + ("" if span is None else f" offsets {span[0]} to {span[1]}")
+        for number, span in sorted(written.ranges.items())
+    ]
+    where = f": {', '.join(places)}" if places else ""
+    click.echo(f"wrote {written.records} records to {topic}{where}")
+
+
+def _range(span: tuple[int, int] | None) -> dict[str, int | None]:
+    first, last = span or (None, None)
+    return {"first_offset": first, "last_offset": last}
