@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 """How long any single call of any client may take."""
 
 CODECS: tuple[str, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -77,14 +77,6 @@ class Running(Protocol):
 
     @property
     def bootstrap(self) -> str: ...
-
-
-class Crashing(Running, Protocol):
-    """A cluster whose brokers the test may kill and start again."""
-
-    def kill_broker(self, broker: int) -> None: ...
-
-    def start_broker(self, broker: int) -> None: ...
 
 
 class Refused(Exception):  # noqa: N818 -- named by what the broker did
