@@ -63,6 +63,10 @@ class Controlled:
             self.join(broker)
 
     @property
+    def last_asked(self) -> RequestId:
+        return RequestId(self._asked)
+
+    @property
     def image(self) -> MetadataImage:
         return self.shard.image
 
@@ -111,7 +115,7 @@ class Controlled:
 
     def _applied_everywhere(self, request: ControllerRequest) -> ControllerReply | None:
         self.ask(request)
-        asked = RequestId(self._asked)
+        asked = self.last_asked
         for broker in self.image.alive():
             self.apply(broker, self.image.brokers[broker].incarnation)
         return self.replies.get(asked)

@@ -207,6 +207,10 @@ class Link:
             times.append(self._register_again)
         return min(times, default=None)
 
+    def open_calls(self) -> list[int]:
+        """Calls that are not finished yet."""
+        return list(self._calls)
+
     def _register(self, now: Instant) -> list[Effect]:
         """Open a new session; whatever still comes of the last one is dropped."""
         if self._leaving or not self._connected:

@@ -1,0 +1,274 @@
+"""A coordinator and its brokers in one process, with their pipes, their log and its disk in hand.
+
+Nothing moves by itself: a test says when a write is forced to disk, when messages arrive, when the
+coordinator is killed, and what of its last writes the next one finds.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+from harness.controllers import CLUSTER, START, check
+from tidelog.coordinator.controller import front
+from tidelog.coordinator.controller.front import Front
+from tidelog.coordinator.controller.requests import BrokerLost, BrokerStarted
+from tidelog.coordinator.controller.shard import ControllerShard
+from tidelog.coordinator.settings import ControllerSettings
+from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset
+from tidelog.kernel.instant import Instant, ms
+from tidelog.node.metadata import link
+from tidelog.node.metadata.image import Changes, MetadataImage
+from tidelog.node.metadata.link import Link, Me
+from tidelog.node.runtime.shard_host import LogAppended, LogCommitted, Tick
+from tidelog.wire.control import Client, encode
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.frame import decode_response, encode_request, joined
+from tidelog.wire.messages import k19_create_topics as creation
+from tidelog.wire.messages import k20_delete_topics as deletion
+from tidelog.wire.metadata_records import MetadataRecord
+
+CREATE_VERSION = 7
+DELETE_VERSION = 6
+CALL_MS = 5_000
+CLIENT = Client("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1:50000")
+
+
+@dataclass
+class Outcome:
+    """What a call came to."""
+
+    result: bytes | link.IdBlock | ErrorCode | None = None
+    on_disk: int = 0
+    """Records that were on disk when it came."""
+
+    def codes(self) -> list[int]:
+        """The error codes of an answer to a creation or deletion."""
+        assert isinstance(self.result, bytes), self.result
+        frame = memoryview(self.result)
+        if frame[0] == creation.API.key:  # a call's correlation id begins with its key
+            _, created = decode_response(creation.API, CREATE_VERSION, frame)
+            return [row.error_code for row in created.topics]
+        _, deleted = decode_response(deletion.API, DELETE_VERSION, frame)
+        return [row.error_code for row in deleted.responses]
+
+
+@dataclass
+class Side:
+    """One life of one broker."""
+
+    me: Me
+    link: Link
+    inbox: deque[bytes] = field(default_factory=deque)
+    connected: bool = False
+    epochs: list[Offset] = field(default_factory=list)
+    fenced: int = 0
+    turned_away: list[ErrorCode] = field(default_factory=list)
+    changes: list[Changes] = field(default_factory=list)
+
+    @property
+    def peer(self) -> bytes:
+        return f"{self.me.broker}/{self.me.incarnation}".encode()
+
+
+class Conversation:
+    """One coordinator (or none, while it is dead) and any number of brokers."""
+
+    def __init__(self, settings: ControllerSettings | None = None) -> None:
+        self.settings = settings or ControllerSettings()
+        self.now = START
+        self.durable: list[MetadataRecord] = []
+        self.written: list[front.Append] = []
+        """Appended and not forced to disk."""
+        self.sides: dict[BrokerId, Side] = {}
+        self.inbox: deque[tuple[bytes, bytes]] = deque()
+        self.front: Front | None = None
+        self.epochs: list[Epoch] = []
+        self.calls: dict[int, Outcome] = {}
+        self.snapshots: list[front.SaveSnapshot] = []
+        self.ignored: list[str] = []
+        self._numbers = count(1)
+        self._incarnation = 0
+
+    # -- lives
+
+    def start_coordinator(self) -> None:
+        self._incarnation += 1
+        images = (MetadataImage(), MetadataImage())
+        for image in images:
+            for record in self.durable:
+                image.replay(record)
+        shard = ControllerShard(self.settings, Random(self._incarnation), images[0])
+        self.shard = shard
+        self.front = Front(shard, images[1], Incarnation(self._incarnation))
+        self.inbox.clear()
+        self._coordinator_effects(self.front.start(self.now, cluster_id=CLUSTER, run_id="run-1"))
+        self.force()
+        for side in self.sides.values():
+            self._connect(side)
+
+    def kill_coordinator(self, *, found: int = 0) -> None:
+        """Of its last writes the next one finds so many."""
+        for batch in self.written[:found]:
+            self.durable += batch.records
+        self.written.clear()
+        self.front = None
+        self.inbox.clear()
+        for side in self.sides.values():
+            side.inbox.clear()
+            if side.connected:
+                side.connected = False
+                self._broker_step(side, link.Disconnected())
+
+    def start_broker(self, broker: int, incarnation: int = 1) -> Side:
+        me = Me(CLUSTER, BrokerId(broker), Incarnation(incarnation), "127.0.0.1", 9092 + broker)
+        side = self.sides[me.broker] = Side(me, Link(me))
+        if self.front is not None:
+            self.tell(BrokerStarted(me.broker, me.incarnation))
+            self._connect(side)
+        return side
+
+    def kill_broker(self, broker: int) -> None:
+        side = self.sides.pop(BrokerId(broker))
+        self.tell(BrokerLost(side.me.broker, side.me.incarnation))
+
+    def break_connection(self, broker: int) -> None:
+        """Everything under way is lost; both come back."""
+        side = self.sides[BrokerId(broker)]
+        side.inbox.clear()
+        self.inbox = deque(one for one in self.inbox if one[0] != side.peer)
+        self._broker_step(side, link.Disconnected())
+        self._connect(side)
+
+    def tell(self, said: BrokerStarted | BrokerLost) -> None:
+        if self.front is not None:
+            self._coordinator_effects(self.front.step(self.now, front.Heard(said)))
+
+    # -- what moves
+
+    def force(self, batches: int | None = None) -> None:
+        """The disk has so many of the written batches, all by default."""
+        taken = self.written[: len(self.written) if batches is None else batches]
+        del self.written[: len(taken)]
+        for batch in taken:
+            assert batch.base == len(self.durable)
+            self.durable += batch.records
+        if taken and self.front is not None:
+            end = Offset(len(self.durable))
+            last = taken[-1]
+            for batch in taken:
+                at = Offset(batch.base + len(batch.records))
+                self._coordinator_effects(self.front.step(self.now, LogAppended(batch.ticket, at)))
+            assert last.base + len(last.records) == end
+            self._coordinator_effects(self.front.step(self.now, LogCommitted(end)))
+
+    def deliver_one(self) -> bool:
+        """The oldest message to the coordinator, else the oldest to some broker."""
+        if self.inbox and self.front is not None:
+            peer, frame = self.inbox.popleft()
+            self._coordinator_effects(self.front.step(self.now, front.Received(peer, frame)))
+            return True
+        for side in self.sides.values():
+            if side.inbox:
+                self._broker_step(side, link.Received(side.inbox.popleft()))
+                return True
+        return False
+
+    def settle(self) -> None:
+        """Until nothing moves any more."""
+        while True:
+            while self.deliver_one():
+                pass
+            if not self.written or self.front is None:
+                return
+            self.force()
+
+    def wait(self, milliseconds: float) -> None:
+        """Time passes; whoever wanted a tick gets one."""
+        self.now = Instant(self.now + ms(milliseconds))
+        if self.front is not None and _due(self.front.deadline(), self.now):
+            self._coordinator_effects(self.front.step(self.now, Tick()))
+        for side in self.sides.values():
+            if _due(side.link.deadline(), self.now):
+                self._broker_step(side, link.Tick())
+
+    # -- what brokers are asked
+
+    def create(self, broker: int, *topics: creation.CreatableTopic) -> Outcome:
+        request = creation.CreateTopicsRequest(topics=list(topics))
+        return self._forward(
+            broker, joined(encode_request(creation.API, CREATE_VERSION, 19 << 24, None, request))
+        )
+
+    def delete(self, broker: int, *names: str) -> Outcome:
+        states = [deletion.DeleteTopicState(name=name) for name in names]
+        request = deletion.DeleteTopicsRequest(topics=states)
+        return self._forward(
+            broker, joined(encode_request(deletion.API, DELETE_VERSION, 20 << 24, None, request))
+        )
+
+    def _forward(self, broker: int, frame: bytes) -> Outcome:
+        number, deadline = next(self._numbers), Instant(self.now + ms(CALL_MS))
+        return self.ask(broker, link.ForwardAsked(number, CLIENT, frame[4:], deadline))
+
+    def allocate(self, broker: int) -> Outcome:
+        deadline = Instant(self.now + ms(CALL_MS))
+        return self.ask(broker, link.IdsAsked(next(self._numbers), deadline))
+
+    def leave(self, broker: int) -> Outcome:
+        deadline = Instant(self.now + ms(CALL_MS))
+        return self.ask(broker, link.LeaveAsked(next(self._numbers), deadline))
+
+    def ask(self, broker: int, asked: link.Asked) -> Outcome:
+        outcome = self.calls[asked.call] = Outcome()
+        self._broker_step(self.sides[BrokerId(broker)], asked)
+        return outcome
+
+    # -- effects
+
+    def _connect(self, side: Side) -> None:
+        side.connected = True
+        self._broker_step(side, link.Connected())
+
+    def _broker_step(self, side: Side, event: link.Event) -> None:
+        for effect in side.link.step(self.now, event):
+            match effect:
+                case link.Send(message):
+                    if self.front is not None and side.connected:
+                        self.inbox.append((side.peer, encode(message)))
+                case link.Finished(call, result):
+                    assert self.calls[call].result is None, call
+                    self.calls[call].result = result
+                    self.calls[call].on_disk = len(self.durable)
+                case link.Joined(epoch):
+                    side.epochs.append(epoch)
+                case link.Fenced():
+                    side.fenced += 1
+                case link.TurnedAway(code, _):
+                    side.turned_away.append(code)
+                case link.ImageChanged(changes):
+                    side.changes.append(changes)
+        check(side.link.image)
+
+    def _coordinator_effects(self, effects: list[front.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case front.Append():
+                    self.written.append(effect)
+                case front.SendTo(peer, message):
+                    for side in self.sides.values():
+                        if side.peer == peer and side.connected:
+                            side.inbox.append(encode(message))
+                case front.Active(epoch):
+                    self.epochs.append(epoch)
+                case front.SaveSnapshot():
+                    self.snapshots.append(effect)
+                case front.Ignored(_, reason):
+                    self.ignored.append(reason)
+                case front.GiveUp(reason):
+                    raise AssertionError(reason)
+        check(self.shard.image)
+
+
+def _due(deadline: Instant | None, now: Instant) -> bool:
+    return deadline is not None and deadline <= now

@@ -1,0 +1,174 @@
+"""Any history of requests, deaths, lost connections and slow disks keeps what was promised."""
+
+from collections import Counter
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.controllers import replayed, through_snapshot, topic
+from harness.conversations import CALL_MS, Conversation, Outcome
+from tidelog.coordinator.controller.requests import BrokerLost
+from tidelog.coordinator.settings import ControllerSettings
+from tidelog.kernel.ids import BrokerId
+from tidelog.kernel.limits import PRODUCER_ID_BLOCK
+from tidelog.node.metadata.link import IdBlock
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.metadata_records import (
+    ControllerActivated,
+    MetadataRecord,
+    TopicCreated,
+    TopicDeleted,
+)
+
+NAMES = ("a", "b", "c.d", "c_d")
+BROKERS = st.integers(0, 2)
+STEPS = st.one_of(
+    st.tuples(
+        st.just("create"), BROKERS, st.sampled_from(NAMES), st.integers(-1, 3), st.integers(-1, 3)
+    ),
+    st.tuples(st.just("delete"), BROKERS, st.lists(st.sampled_from(NAMES), min_size=1, max_size=2)),
+    st.tuples(st.just("allocate"), BROKERS),
+    st.tuples(st.just("deliver"), st.integers(1, 12)),
+    st.tuples(st.just("force"), st.integers(1, 3)),
+    st.tuples(st.just("settle")),
+    st.tuples(st.just("kill coordinator"), st.integers(0, 3)),
+    st.tuples(st.just("start coordinator")),
+    st.tuples(st.just("kill broker"), BROKERS),
+    st.tuples(st.just("start broker"), BROKERS),
+    st.tuples(st.just("hang broker"), BROKERS),
+    st.tuples(st.just("break connection"), BROKERS),
+    st.tuples(st.just("wait"), st.sampled_from([1, 100, 300, 500, 5_000])),
+)
+
+
+class History:
+    """Carries a drawn history out and remembers what was answered."""
+
+    def __init__(self) -> None:
+        self.talk = Conversation(ControllerSettings(replication_factor_max=3))
+        self.creations: list[tuple[str, Outcome]] = []
+        self.deletions: list[tuple[list[str], Outcome]] = []
+        self.blocks: list[Outcome] = []
+        self.lives = Counter[int]()
+        self.talk.start_coordinator()
+        for broker in range(3):
+            self.start(broker)
+        self.talk.settle()
+
+    def start(self, broker: int) -> None:
+        if BrokerId(broker) not in self.talk.sides:
+            self.lives[broker] += 1
+            self.talk.start_broker(broker, self.lives[broker])
+
+    def step(self, what: str, *given: object) -> None:
+        talk = self.talk
+        match what, *given:
+            case "deliver", int(number):
+                for _ in range(number):
+                    talk.deliver_one()
+            case "force", int(number):
+                talk.force(number)
+            case "settle", *_:
+                talk.settle()
+            case "wait", int(milliseconds):
+                talk.wait(milliseconds)
+            case "kill coordinator", int(found):
+                talk.kill_coordinator(found=found)
+            case "start coordinator", *_:
+                if talk.front is None:
+                    talk.start_coordinator()
+            case _, int(broker), *rest:
+                self.step_of_broker(what, broker, *rest)
+            case _:
+                raise AssertionError(what)
+
+    def step_of_broker(self, what: str, broker: int, *given: object) -> None:
+        talk = self.talk
+        if what == "start broker":
+            self.start(broker)
+        elif BrokerId(broker) not in talk.sides:
+            return
+        elif what == "kill broker":
+            talk.kill_broker(broker)
+        elif what == "hang broker":
+            talk.tell(BrokerLost(BrokerId(broker), talk.sides[BrokerId(broker)].me.incarnation))
+        elif what == "break connection":
+            if talk.front is not None:
+                talk.break_connection(broker)
+        elif what == "allocate":
+            self.blocks.append(talk.allocate(broker))
+        else:
+            self.call(what, broker, *given)
+
+    def call(self, what: str, broker: int, *given: object) -> None:
+        match what, *given:
+            case "create", str(name), int(partitions), int(factor):
+                created = self.talk.create(broker, topic(name, partitions, factor))
+                self.creations.append((name, created))
+            case "delete", list(names):
+                self.deletions.append((names, self.talk.delete(broker, *dict.fromkeys(names))))
+            case _:
+                raise AssertionError(what)
+
+    def finish(self) -> None:
+        """Everyone who can comes back, and everything that is under way ends."""
+        if self.talk.front is None:
+            self.talk.start_coordinator()
+        for broker in range(3):
+            self.start(broker)
+        for _ in range(3):
+            self.talk.settle()
+            self.talk.wait(CALL_MS)
+        self.talk.settle()
+
+
+def made(log: list[MetadataRecord], name: str) -> int:
+    return sum(isinstance(one, TopicCreated) and one.name == name for one in log)
+
+
+@given(st.lists(STEPS, min_size=5, max_size=60))
+def test_any_history_keeps_what_was_promised(steps: list[tuple[object, ...]]) -> None:
+    history = History()
+    for what, *given_ in steps:
+        assert isinstance(what, str)
+        history.step(what, *given_)
+    history.finish()
+    talk = history.talk
+    images_agree(talk)
+    answers_are_true(history)
+    epochs = [one.epoch for one in talk.durable if isinstance(one, ControllerActivated)]
+    assert epochs == sorted(set(epochs))
+    assert talk.shard.image.alive() == [0, 1, 2]
+
+
+def images_agree(talk: Conversation) -> None:
+    assert talk.front is not None
+    image = replayed(talk.durable)
+    assert talk.shard.image == image
+    assert talk.front.feed.image == image
+    assert through_snapshot(image) == image
+    for side in talk.sides.values():
+        assert side.link.image == image
+
+
+def answers_are_true(history: History) -> None:
+    talk = history.talk
+    assert not [call for side in talk.sides.values() for call in side.link.open_calls()]
+    created = Counter[str]()
+    for name, outcome in history.creations:
+        if isinstance(outcome.result, bytes) and outcome.codes() == [ErrorCode.NONE]:
+            created[name] += 1
+            assert made(talk.durable[: outcome.on_disk], name)
+    assert all(made(talk.durable, name) >= times for name, times in created.items())
+    ids = {one.topic: one.name for one in talk.durable if isinstance(one, TopicCreated)}
+    deleted = Counter(ids[one.topic] for one in talk.durable if isinstance(one, TopicDeleted))
+    promised = Counter[str]()
+    for names, outcome in history.deletions:
+        if isinstance(outcome.result, bytes):
+            for name, code in zip(dict.fromkeys(names), outcome.codes(), strict=True):
+                promised[name] += code == ErrorCode.NONE
+    assert all(deleted[name] >= times for name, times in promised.items())
+    blocks = [one.result for one in history.blocks if isinstance(one.result, IdBlock)]
+    firsts = sorted(block.first for block in blocks)
+    assert all(after - before >= PRODUCER_ID_BLOCK for before, after in pairwise(firsts))

@@ -1,0 +1,128 @@
+"""The host of a shard: records first, replies once those are committed, in order."""
+
+from dataclasses import dataclass, field
+
+from tidelog.kernel.ids import Offset, RequestId
+from tidelog.kernel.instant import Instant
+from tidelog.kernel.shard import Decision
+from tidelog.node.runtime.shard_host import (
+    AppendFailed,
+    AppendRecords,
+    LogAppended,
+    LogCommitted,
+    Refusal,
+    Reply,
+    Requested,
+    Resign,
+    ShardHost,
+    Tick,
+)
+from tidelog.wire.errors import ErrorCode, Rejected
+
+NOW = Instant(0)
+
+
+@dataclass
+class Words:
+    """A shard that writes what it is told; "read" asks, "wait" is answered at the next expiry."""
+
+    words: list[str] = field(default_factory=list)
+    waiting: list[RequestId] = field(default_factory=list)
+
+    def decide(self, now: Instant, asked: RequestId, request: str) -> Decision[str, str]:
+        del now
+        if request == "no":
+            raise Rejected(ErrorCode.INVALID_REQUEST, "no")
+        if request == "wait":
+            self.waiting.append(asked)
+            return Decision()
+        if request == "read":
+            return Decision((), ((asked, " ".join(self.words)),))
+        return Decision(tuple(request.split()), ((asked, "ok"),))
+
+    def expire(self, now: Instant) -> Decision[str, str]:
+        del now
+        waited, self.waiting = self.waiting, []
+        return Decision((), tuple((asked, "waited") for asked in waited))
+
+    def replay(self, record: str) -> None:
+        self.words.append(record)
+
+    def deadline(self) -> Instant | None:
+        return Instant(5) if self.waiting else None
+
+
+def asks(number: int, request: str) -> Requested[str]:
+    return Requested(RequestId(number), request)
+
+
+def says(number: int, reply: str) -> Reply[str]:
+    return Reply(RequestId(number), reply)
+
+
+def test_a_decision_is_appended_at_once_and_answered_when_it_is_committed() -> None:
+    host = ShardHost(Words())
+    assert host.step(NOW, asks(1, "a b")) == [AppendRecords(1, ("a", "b"))]
+    assert host.step(NOW, LogAppended(1, Offset(2))) == []
+    assert host.step(NOW, LogCommitted(Offset(2))) == [says(1, "ok")]
+
+
+def test_the_next_decision_sees_what_is_not_committed_yet() -> None:
+    shard = Words()
+    host = ShardHost(shard)
+    host.step(NOW, asks(1, "a"))
+    assert shard.words == ["a"]
+
+
+def test_what_was_read_is_told_only_when_what_it_came_from_is_committed() -> None:
+    host = ShardHost(Words())
+    host.step(NOW, asks(1, "a"))
+    assert host.step(NOW, asks(2, "read")) == []
+    host.step(NOW, LogAppended(1, Offset(1)))
+    assert host.step(NOW, LogCommitted(Offset(1))) == [says(1, "ok"), says(2, "a")]
+
+
+def test_with_nothing_to_wait_for_a_reply_goes_at_once() -> None:
+    host = ShardHost(Words())
+    assert host.step(NOW, asks(1, "read")) == [says(1, "")]
+
+
+def test_a_refusal_waits_too_for_it_may_tell_of_what_is_not_committed() -> None:
+    host = ShardHost(Words())
+    host.step(NOW, asks(1, "a"))
+    assert host.step(NOW, asks(2, "no")) == []
+    host.step(NOW, LogAppended(1, Offset(1)))
+    refusal: Reply[str] = Reply(RequestId(2), Refusal(ErrorCode.INVALID_REQUEST, "no"))
+    assert host.step(NOW, LogCommitted(Offset(1))) == [says(1, "ok"), refusal]
+
+
+def test_a_commit_in_between_lets_only_the_earlier_replies_go() -> None:
+    host = ShardHost(Words())
+    host.step(NOW, asks(1, "a"))
+    host.step(NOW, asks(2, "b c"))
+    host.step(NOW, LogAppended(1, Offset(1)))
+    host.step(NOW, LogAppended(2, Offset(3)))
+    assert host.step(NOW, LogCommitted(Offset(2))) == [says(1, "ok")]
+    assert host.step(NOW, LogCommitted(Offset(3))) == [says(2, "ok")]
+
+
+def test_a_later_decision_answers_who_waited() -> None:
+    host = ShardHost(Words())
+    assert host.step(NOW, asks(1, "wait")) == []
+    assert host.deadline() == 5
+    assert host.step(Instant(5), Tick()) == [says(1, "waited")]
+
+
+def test_a_failed_append_answers_everyone_and_ends_the_host() -> None:
+    host = ShardHost(Words(), resigned=ErrorCode.NOT_CONTROLLER)
+    host.step(NOW, asks(1, "wait"))
+    host.step(NOW, asks(2, "a"))
+    gone = Refusal(ErrorCode.NOT_CONTROLLER)
+    assert host.step(NOW, AppendFailed()) == [
+        Reply(RequestId(1), gone),
+        Reply(RequestId(2), gone),
+        Resign(),
+    ]
+    assert host.step(NOW, asks(3, "read")) == [Reply(RequestId(3), gone)]
+    assert host.step(NOW, Tick()) == []
+    assert host.deadline() is None
