@@ -19,6 +19,7 @@ from tidelog.tools.output import (
     CliError,
     Group,
     describe,
+    nearest,
 )
 
 COMMANDS: Mapping[str, tuple[str, str, str]] = {
@@ -129,7 +130,7 @@ def run(arguments: list[str]) -> int:
 def _told(error: Exception) -> tuple[str, int]:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "tidelog"
-        return f"{error.format_message().rstrip('.')}; see {path} --help", WRONG_USAGE
+        return f"{_usage_sentence(error)}; see {path} --help", WRONG_USAGE
     if isinstance(error, CliError):
         return error.format_message(), error.code
     if isinstance(error, click.ClickException):
@@ -139,6 +140,21 @@ def _told(error: Exception) -> tuple[str, int]:
         return str(error), known
     kind = type(error).__name__
     return f"this is a bug: {kind}: {error}; --debug shows where", FAILED
+
+
+def _usage_sentence(error: click.UsageError) -> str:
+    """In our words where click's differ from version to version."""
+    if isinstance(error, click.NoSuchOption):
+        return (
+            f"there is no option {error.option_name!r}{nearest(error.option_name, _options(error))}"
+        )
+    return error.format_message().rstrip(".")
+
+
+def _options(error: click.NoSuchOption) -> list[str]:
+    if error.ctx is None:
+        return []
+    return [opt for p in error.ctx.command.get_params(error.ctx) for opt in p.opts]
 
 
 def _client_failure(error: Exception) -> int | None:

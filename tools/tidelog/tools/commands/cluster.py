@@ -288,13 +288,13 @@ _BROKER_COMMANDS: Mapping[str, str] = {
     "start": "Start brokers that do not run; returns when they take clients.",
     "stop": "End brokers in order (SIGTERM); they stay down until started.",
     "restart": "Stop brokers, where they run, and start them.",
-    "kill": "Kill brokers (SIGKILL); they stay down until started, or come back with up --restart.",
+    "kill": "Kill brokers (SIGKILL); they stay down until started.",
     "pause": "Freeze brokers (SIGSTOP).",
     "resume": "Let paused brokers go on (SIGCONT).",
 }
 _COORDINATOR_COMMANDS: Mapping[str, str] = {
     "kill": "Kill the coordinator (SIGKILL); it is started again at once.",
-    "pause": "Freeze the coordinator (SIGSTOP); after 2 s of silence it is killed and restarted.",
+    "pause": "Freeze the coordinator (SIGSTOP); silent for 2 s it is restarted.",
     "resume": "Let a paused coordinator go on (SIGCONT).",
 }
 

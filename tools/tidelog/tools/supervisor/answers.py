@@ -259,7 +259,7 @@ def _is_so(pid: int) -> Mapping[str, Any]:
 
 def _state(process: Process) -> str:
     if process.phase is Phase.ENDED:
-        return "stopped" if process.code == 0 else ending(process.code)
+        return "stopped" if process.code == 0 else f"down ({ending(process.code)})"
     return "starting"
 
 
