@@ -48,14 +48,6 @@ def rules_of(settings: LogSettings) -> BatchRules:
     )
 
 
-class RecordRejected(Rejected):
-    """One record of a batch is to blame; newer clients are told which."""
-
-    def __init__(self, code: ErrorCode, detail: str, *, record_index: int) -> None:
-        super().__init__(code, detail)
-        self.record_index = record_index
-
-
 def validate_produced(view: memoryview, rules: BatchRules, now_ms: int) -> BatchHeader:
     """The header of the one batch that `view` holds; Rejected where it breaks a rule.
 
@@ -158,10 +150,10 @@ def _check_keys(view: memoryview) -> None:
     try:
         for index, record in enumerate(iterate_records(view)):
             if record.key is None:
-                raise RecordRejected(
+                raise Rejected(
                     ErrorCode.INVALID_RECORD,
                     f"record {index} has no key; this topic is compacted",
-                    record_index=index,
+                    records=((index, "no key"),),
                 )
     except WireError as error:
         raise Rejected(ErrorCode.INVALID_RECORD, f"records cannot be read: {error}") from error
