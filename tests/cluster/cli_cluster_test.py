@@ -133,10 +133,12 @@ def test_logs(running: Cluster, golden: Golden) -> None:
 
 def test_logs_are_merged_by_time_and_followed_to_the_end(running: Cluster) -> None:
     with running.open("logs", "--follow", "--json") as following:
+        assert following.stdout is not None
+        first = following.stdout.readline()
         running.done("down")
         out, err = following.communicate(timeout=20)
     assert (following.returncode, err) == (0, "")
-    events = [json.loads(line) for line in out.splitlines()]
+    events = [json.loads(line) for line in [first, *out.splitlines()]]
     assert {event["process"] for event in events} == {
         "supervisor-0",
         "coordinator-0",

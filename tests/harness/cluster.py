@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -83,9 +84,10 @@ class Cluster:
             **self.environment,
         }
 
-    def open(self, *words: str) -> subprocess.Popen[str]:
-        """A command that goes on; the test ends it."""
-        return subprocess.Popen(
+    @contextmanager
+    def open(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """A command that goes on; killed at the end if the test has not ended it."""
+        process = subprocess.Popen(
             [sys.executable, *self.program, *words],
             cwd=self.folder,
             env=self.variables(),
@@ -94,6 +96,11 @@ class Cluster:
             stderr=subprocess.PIPE,
             text=True,
         )
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def command(self, *words: str, text: str | None = None, timeout_s: float = 60.0) -> Finished:
         """A command, to its end."""

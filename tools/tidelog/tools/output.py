@@ -16,7 +16,7 @@ import click
 DONE, FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, VIOLATION, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 CLUSTER_DEFAULT = "default"
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_NEAR = 0.5
+_NEAR = 0.6
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -54,6 +54,7 @@ def logs(
     folder = find(target.folder) / "logs"
     if not folder.is_dir():
         fail(f"there are no logs in {folder}: name a cluster with --cluster or --data", NOT_FOUND)
+    running = _link(target) if follow else None
     files = _chosen(folder, process)
     readers = [_Reader(path) for path in files]
     merged: Iterable[Line] = heapq.merge(*(reader.lines() for reader in readers))
@@ -62,7 +63,7 @@ def logs(
     for line in merged:
         _print(line, as_json=as_json)
     if follow:
-        _follow(target, readers, as_json=as_json)
+        _follow(running, readers, as_json=as_json)
 
 
 def _chosen(folder: Path, process: str | None) -> list[Path]:
@@ -138,9 +139,8 @@ def _shown(value: object) -> str:
     return json.dumps(text) if " " in text else text
 
 
-def _follow(target: Target, readers: list[_Reader], *, as_json: bool) -> None:
+def _follow(running: Link | None, readers: list[_Reader], *, as_json: bool) -> None:
     """Until Ctrl-C, or until a cluster that ran has ended."""
-    running = _link(target)
     while True:
         gone = running is not None and running.wait_until_gone(0)
         for line in heapq.merge(*(reader.lines() for reader in readers)):
