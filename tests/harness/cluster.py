@@ -39,7 +39,7 @@ class Finished:
     err: str
 
     @property
-    def document(self) -> Any:  # noqa: ANN401 -- whatever the command printed
+    def document(self) -> Any:
         return json.loads(self.out)
 
 
