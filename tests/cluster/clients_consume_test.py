@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness.clients import raw
+from harness.clients.aio import AioKafka
 from harness.clients.confluent import Confluent
 from harness.clients.everyone import READERS, reader
 from harness.clients.facts import (
@@ -21,7 +22,6 @@ from harness.clients.facts import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("name", READERS)]
 
-ONE_BATCH = Writing(codec="lz4", idempotent=False, linger_ms=100)
 PLAIN = Writing(idempotent=False)
 """The log is filled without producer ids: librdkafka waits half a second for each."""
 
@@ -33,12 +33,12 @@ def _numbered(count: int, *, start: int = 0) -> list[Record]:
 
 def test_reading_may_start_inside_a_compressed_batch(cluster: Running, name: str) -> None:
     client = reader(name, cluster.bootstrap)
-    look = Confluent(cluster.bootstrap)
+    look = AioKafka(cluster.bootstrap)
     topic = fresh_topic()
     look.create_topic(topic)
     records = _numbered(100)
-    look.produce(topic, records, writing=ONE_BATCH)
-    assert len(raw.batches(cluster.bootstrap, topic)) == 1
+    look.produce_batches(topic, [records], codec="lz4")
+    assert [batch.codec for batch in raw.batches(cluster.bootstrap, topic)] == ["lz4"]
 
     for start in (0, 1, 57, 99):
         found = client.read(topic, 0, start=start, count=100 - start)
@@ -47,12 +47,11 @@ def test_reading_may_start_inside_a_compressed_batch(cluster: Running, name: str
 
 def test_reading_goes_on_over_many_batches_in_order(cluster: Running, name: str) -> None:
     client = reader(name, cluster.bootstrap)
-    look = Confluent(cluster.bootstrap)
+    look = AioKafka(cluster.bootstrap)
     topic = fresh_topic()
     look.create_topic(topic)
     records = _numbered(60)
-    for start in range(0, 60, 10):
-        look.produce(topic, records[start : start + 10], writing=ONE_BATCH)
+    look.produce_batches(topic, [records[start : start + 10] for start in range(0, 60, 10)])
     assert len(raw.batches(cluster.bootstrap, topic)) == 6
 
     assert client.span(topic, 0) == (0, 60)

@@ -12,6 +12,7 @@ from harness.clients.confluent import Confluent
 from harness.clients.everyone import MAKERS, present_readers, present_writers
 from harness.clients.facts import (
     CODECS,
+    Reader,
     Record,
     Running,
     Stored,
@@ -47,7 +48,8 @@ def test_what_the_console_producer_writes_every_client_reads(cluster: Running) -
     assert {batch.codec for batch in kept} == set(CODECS)
     assert all(batch.producer_id >= 0 for batch in kept), "idempotence is Java's default"
     expected = stored(TEXTS * len(CODECS))
-    for reader in (*present_readers(cluster.bootstrap), java):
+    clients: list[Reader | Java] = [*present_readers(cluster.bootstrap), java]
+    for reader in clients:
         found = reader.read(topic, 0, start=0, count=len(expected))
         assert all(begun_ms <= row.record.timestamp_ms <= ended_ms for row in found)
         assert [_timeless(row) for row in found] == expected, f"read by {reader.name}"

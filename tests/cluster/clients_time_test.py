@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from harness.clients.confluent import Confluent
+from harness.clients.aio import AioKafka
 from harness.clients.everyone import READERS, WRITERS, reader, writer
 from harness.clients.facts import (
     OffsetReader,
     Record,
     Running,
-    Writing,
     fresh_topic,
     now_ms,
     stored,
@@ -22,13 +21,10 @@ SECOND_MS = 1_000
 
 
 def _one_batch_each(bootstrap: str, groups: Sequence[Sequence[Record]], codec: str) -> str:
-    look = Confluent(bootstrap)
+    look = AioKafka(bootstrap)
     topic = fresh_topic()
     look.create_topic(topic)
-    # Without producer ids: librdkafka waits half a second for each.
-    writing = Writing(codec=codec, idempotent=False, linger_ms=100)
-    for group in groups:
-        look.produce(topic, group, writing=writing)
+    look.produce_batches(topic, groups, codec=codec)
     return topic
 
 

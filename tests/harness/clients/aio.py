@@ -73,6 +73,12 @@ class AioKafka:
     ) -> list[Position]:
         return asyncio.run(self._produce(topic, records, partition, writing))
 
+    def produce_batches(
+        self, topic: str, groups: Iterable[Iterable[Record]], *, codec: str = "none"
+    ) -> None:
+        """Each group as one batch to partition 0, whatever its size: no linger decides."""
+        asyncio.run(self._produce_batches(topic, groups, codec))
+
     def read(self, topic: str, partition: int, *, start: int, count: int) -> list[Stored]:
         return asyncio.run(self._read(TopicPartition(topic, partition), start, count))
 
@@ -102,6 +108,7 @@ class AioKafka:
     ) -> list[Position]:
         async with AIOKafkaProducer(
             bootstrap_servers=self._bootstrap,
+            acks="all",  # its default is 1 where it is not idempotent
             compression_type=None if writing.codec == "none" else writing.codec,
             enable_idempotence=writing.idempotent,
             max_request_size=writing.request_bytes_max,
@@ -122,6 +129,23 @@ class AioKafka:
                 await asyncio.sleep(0)
             answers = await _answered(asyncio.wait_for(asyncio.gather(*futures), DEADLINE_S))
         return [Position(answer.partition, answer.offset) for answer in answers]
+
+    async def _produce_batches(
+        self, topic: str, groups: Iterable[Iterable[Record]], codec: str
+    ) -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            acks="all",
+            compression_type=None if codec == "none" else codec,
+        ) as producer:
+            for group in groups:
+                batch = producer.create_batch()
+                for record in group:
+                    room = batch.append(
+                        key=record.key, value=record.value, timestamp=record.timestamp_ms
+                    )
+                    assert room is not None, "more than a batch takes"
+                await (await producer.send_batch(batch, topic, partition=0))
 
     async def _read(self, place: TopicPartition, start: int, count: int) -> list[Stored]:
         found: list[Stored] = []
