@@ -4,6 +4,7 @@ It behaves as `kernel/files.py` asks, counts what is done to it, and fails when 
 """
 
 import errno
+import os
 from collections.abc import Sequence
 from random import Random
 
@@ -33,10 +34,11 @@ class Inode:
             return self.durable
         if rng.random() < 0.25:
             return bytes(self.content)
-        image = bytearray(self.content[: rng.randint(0, len(self.content))])
+        same = len(os.path.commonprefix([self.durable, bytes(self.content)]))
+        image = bytearray(self.content[: rng.randint(same, len(self.content))])
         for start in range(0, len(image), PAGE_BYTES):
             self._draw_page(image, start, rng)
-        if len(image) < len(self.durable) <= len(self.content):
+        if rng.random() < 0.5:
             image += self.durable[len(image) :]
         return bytes(image)
 
@@ -67,12 +69,17 @@ class Node:
 
     def lose(self, rng: Random | None) -> None:
         names = dict(self.durable)
+        linked = set(map(id, self.names.values()))
         if rng is not None:
             for name in sorted(self.names.keys() | self.durable.keys()):
                 if self.names.get(name) is not self.durable.get(name) and rng.random() < 0.5:
                     names.pop(name, None)
                     if name in self.names:
                         names[name] = self.names[name]
+        for child in names.values():
+            # A removed file may be back, but nobody writes back what it held unsynced.
+            if isinstance(child, Inode) and id(child) not in linked:
+                child.content = bytearray(child.durable)
         self.names = names
         self.durable = dict(names)
         for child in names.values():

@@ -55,8 +55,11 @@ class Log:
         self._segment_made_ms = 0
         self._names_dirty = False
         self._epochs_dirty = False
+        self._epochs_unwritten = False
         self._dirty_since: Instant | None = None
         self._flush_floor: int | None = None
+        self._maybe_durable = 0
+        """Below it old bytes may be on the platter, and would come back if a cut were lost."""
 
     # -- what it is
 
@@ -117,8 +120,11 @@ class Log:
         self._epochs, self._producers = loaded.epochs, loaded.producers
         self._segments, self._active = loaded.segments, loaded.segments.active
         self._now_ms = self._segment_made_ms = now_ms
+        self._maybe_durable = loaded.end
         # Bytes found at open are not durable; neither are the names and the epochs.
         self._names_dirty = self._epochs_dirty = True
+        if self._directory.read_all(EPOCHS_NAME) != self._epochs.encode():
+            self._write_epochs()
 
     def adopt_closed(self, closed: ClosedLog, recovery_point: int, now_ms: int) -> None:
         """Answer from what a clean stop noted; the files are read at their first use."""
@@ -185,7 +191,7 @@ class Log:
                 return self._repeated(repeated, header)
         active = self._active_for(header, len(view), now_ms)
         first = self.end
-        if leader_epoch != self._epochs.latest:
+        if leader_epoch != self._epochs.latest or self._epochs_unwritten:
             self.begin_epoch(leader_epoch)
         place_batch(view, 0, base_offset=first, leader_epoch=leader_epoch)
         active.append(view, header, first, self.settings.index_interval_bytes)
@@ -233,14 +239,19 @@ class Log:
         """From the log's end on, this epoch writes; known to the disk before it does."""
         if self._closed is not None:
             self._load()
+        assert epoch >= self._epochs.latest, "a leader never goes back"
         self._assign_epoch(epoch, self.end)
 
     def _assign_epoch(self, epoch: int, start: int) -> None:
-        if self._epochs.assign(epoch, start) and self._segments is not None:
+        if self._epochs.assign(epoch, start):
+            self._epochs_unwritten = True
+        if self._epochs_unwritten and self._segments is not None:
             self._write_epochs()
 
     def _write_epochs(self) -> None:
+        self._epochs_unwritten = True  # also where the disk is full
         self._directory.replace(EPOCHS_NAME, self._epochs.encode(), durable=False)
+        self._epochs_unwritten = False
         self._epochs_dirty = self._names_dirty = True
 
     # -- roll
@@ -359,7 +370,8 @@ class Log:
             return []
         found: list[Syncable] = []
         self._flush_floor = None
-        self._dirty_since = None
+        if upto >= self.end:
+            self._dirty_since = None
         point = self.recovery_point
         for segment in self._segments.from_offset(point):
             if segment.base < upto and segment.end > point:
@@ -388,12 +400,17 @@ class Log:
         if self._flush_floor is not None:
             upto = min(upto, self._flush_floor)  # cut, and maybe written anew, in between
         assert upto <= self.end, (upto, self.end)
+        self._maybe_durable = self.end
         self.recovery_point = max(self.recovery_point, upto)
 
     # -- truncate
 
     def truncate_to(self, offset: int) -> int:
-        """Remove the batch that holds `offset` and all behind it; the new end."""
+        """Remove the batch that holds `offset` and all behind it; the new end.
+
+        Blocks for a sync where the old bytes may have been durable: were they to come back after
+        a power loss, under newer ones, no epoch would tell them from the leader's.
+        """
         if offset >= self.end:
             return self.end
         segments = self._opened()
@@ -407,7 +424,6 @@ class Log:
         segments.drop_behind(segment)
         segment.truncate(position, end, self.settings.index_interval_bytes)
         self._active, self.end = segment, end
-        self.start = min(self.start, end)
         self._after_cut(segments)
         return end
 
@@ -432,6 +448,10 @@ class Log:
         if self._epochs.cut_from(self.end):
             self._write_epochs()
         remove_snapshots(self._directory, above=self.end)
+        if self.end < self._maybe_durable:
+            segments.active.file.sync()
+            self._directory.sync()
+            self._maybe_durable = self.end
         self._producers = load_producers(self._directory, list(segments), self.end, self._now_ms)
         self._names_dirty = True
 

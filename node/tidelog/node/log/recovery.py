@@ -117,7 +117,8 @@ class _Recovery:
         """Check each batch of a segment and take it into the log's state."""
         scan = Scan(segment.file, position=0, end=segment.file.size, next_offset=segment.base)
         scan.gaps_allowed = self._settings.compact
-        epoch, interval = self._epochs.latest, self._settings.index_interval_bytes
+        scan.epoch = epoch = self._epochs.latest
+        interval = self._settings.index_interval_bytes
         for position, size, header in scan:
             segment.note(position, size, header, header.base_offset, interval)
             if header.partition_leader_epoch > epoch:

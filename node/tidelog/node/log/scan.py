@@ -25,6 +25,8 @@ class Scan:
         self.reason: str | None = None
         self.check_crc = True
         self.gaps_allowed = False
+        self.epoch = -1
+        """The leader epoch of the last batch; it never goes back."""
         self._file = file
         self._end = end
         self._buffer = memoryview(bytearray(min(RECOVERY_CHUNK_BYTES, max(end - position, 61))))
@@ -52,6 +54,7 @@ class Scan:
             self._at += size
             self.position += size
             self.next_offset = header.base_offset + header.last_offset_delta + 1
+            self.epoch = header.partition_leader_epoch
 
     def _what_is_wrong(self, header: BatchHeader, size: int) -> str | None:
         if header.magic != 2:
@@ -62,6 +65,8 @@ class Scan:
             self.gaps_allowed and header.base_offset > self.next_offset
         ):
             return f"offset {header.base_offset} instead of {self.next_offset}"
+        if header.partition_leader_epoch < self.epoch:
+            return f"leader epoch {header.partition_leader_epoch} after {self.epoch}"
         if self.position + size > self._end:
             return "the batch is cut short"
         if self.check_crc and self._crc(size) != header.crc:

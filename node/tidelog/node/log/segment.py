@@ -223,20 +223,27 @@ class Segment:
 
     def _check_indexes(self) -> None:
         """The last entries must be true; nobody but a damaged disk changes those before."""
-        timestamp, relative = self.times.last()
-        if self.base + relative >= self.end:
-            raise CorruptError(file=self.times.file.name, position=0, reason="behind the end")
         if len(self.offsets):
-            position = self.offsets.positions[-1]
-            header = self.header_at(position)
-            last = header.base_offset + header.last_offset_delta - self.base
-            if last != self.offsets.offsets[-1]:
+            header = self.header_at(self.offsets.positions[-1])
+            if header.last_offset != self.base + self.offsets.offsets[-1]:
                 raise CorruptError(
                     file=self.offsets.file.name, position=0, reason="points at another batch"
                 )
-        if not len(self.times) and self.size and self.header_at(0).max_timestamp >= 0:
-            raise CorruptError(file=self.times.file.name, position=0, reason="empty")
+        timestamp, relative = self.times.last()
+        if not self._is_timestamp_of(self.base + relative, timestamp):
+            raise CorruptError(
+                file=self.times.file.name, position=0, reason="names another timestamp"
+            )
         self.max_timestamp, self.max_timestamp_offset = timestamp, relative
+
+    def _is_timestamp_of(self, offset: int, timestamp: int) -> bool:
+        """Whether a batch ends with that offset and has that largest timestamp."""
+        if timestamp == NEVER:  # an empty index: right if no record is stamped
+            return not self.size or self.header_at(0).max_timestamp == NEVER
+        for _, header in self.headers_from(self.offsets.start_for(offset - self.base)):
+            if header.last_offset >= offset:
+                return header.last_offset == offset and header.max_timestamp == timestamp
+        return False
 
     def rebuild_indexes(self, interval: int = 4096) -> None:
         """From the headers of the log, which was checked before."""
@@ -269,9 +276,9 @@ class Segment:
         self.end = end  # of a compacted segment it may lie behind the last batch
 
     def largest_timestamp(self) -> int:
-        """Without loading the indexes, where they are not."""
-        if self.max_timestamp == NEVER and not self._indexes_loaded:
-            self.max_timestamp = self.times.peek()
+        """Kept when the indexes are let go of."""
+        if self.max_timestamp == NEVER:
+            self.load_indexes()
         return self.max_timestamp
 
     def forget(self) -> None:

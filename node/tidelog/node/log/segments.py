@@ -70,6 +70,7 @@ class SegmentList:
 
     def restart(self, base: int) -> Segment:
         """Nothing but an empty segment at `base`; all others go, the newest first."""
+        self.purge()  # a retired one may have that very name
         while self._segments:
             self._drop_last()
         return self._add(base)

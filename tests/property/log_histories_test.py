@@ -1,0 +1,326 @@
+"""Random lives of a log, with kills and power losses, against a model that only keeps lists.
+
+The model knows every batch that was acknowledged. After a kill the log must be equal to it; after
+a power loss it must be a part of it from the front, and hold all that was flushed.
+"""
+
+from dataclasses import dataclass, field
+from random import Random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from harness.log_batches import NOW_MS, TOPIC_ID, batch, flush, open_logs, produce
+from harness.memory_disk import MemoryDirectory, MemoryDisk
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.log import Log
+from tidelog.node.log.marks import LastStop
+from tidelog.node.log.settings import LogSettings
+from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.records import iterate_batches, iterate_records
+
+SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=300, segment_ms=50_000)
+PRODUCERS = (1, 2)
+
+
+@dataclass
+class Kept:
+    """One batch as the model knows it."""
+
+    first: int
+    content: bytes
+    epoch: int
+    producer: tuple[int, int, int] | None
+    timestamps: list[int]
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.timestamps)
+
+
+@dataclass
+class Model:
+    """What was acknowledged."""
+
+    batches: list[Kept] = field(default_factory=list)
+    start: int = 0
+    end: int = 0
+    flushed: int = 0
+
+    def cut(self, end: int) -> None:
+        self.batches = [kept for kept in self.batches if kept.end <= end]
+        self.end = end
+        self.flushed = min(self.flushed, end)
+
+    def last_of(self, producer: int) -> list[Kept]:
+        """Its last five batches of its newest epoch."""
+        own = [kept for kept in self.batches if kept.producer and kept.producer[0] == producer]
+        newest = own[-1].producer[1] if own and own[-1].producer else 0
+        return [kept for kept in own if kept.producer and kept.producer[1] == newest][-5:]
+
+
+class LogHistory(RuleBasedStateMachine):
+    """One partition in one directory, opened again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = MemoryDisk()
+        self.model = Model()
+        self.boot = 0
+        self.leader_epoch = 0
+        self.producers_known = True
+        self.clock_ms = NOW_MS
+        self.logs = self.open()
+        self.log = self.logs.create("t", 0, TOPIC_ID, SETTINGS)
+
+    # -- lives
+
+    @property
+    def directory(self) -> MemoryDirectory:
+        return self.disk.directory()
+
+    def open(self) -> LogDirectory:
+        return open_logs(
+            self.directory, settings=SETTINGS, boot_id=f"boot-{self.boot}", now_ms=self.clock_ms
+        )
+
+    def reopen(self, expected: LastStop) -> None:
+        self.logs = self.open()
+        assert self.logs.last_stop is expected
+        assert self.logs.offline == {}
+        self.log = self.logs.create("t", 0, TOPIC_ID, SETTINGS)
+
+    @rule()
+    def is_killed(self) -> None:
+        self.disk.kill()
+        self.reopen(LastStop.KILLED)
+
+    @precondition(lambda self: self.log.has_files)
+    @rule(size=st.integers(1, 200), garbage=st.booleans())
+    def is_killed_in_mid_write(self, size: int, *, garbage: bool) -> None:
+        self.disk.kill()
+        place = self.directory.directory("t-0")
+        torn = bytes(range(256))[:size] if garbage else self.next_batch()[:size]
+        place.content(max(name for name in place.names() if name.endswith(".log"))).extend(torn)
+        self.reopen(LastStop.KILLED)
+
+    @rule()
+    def is_stopped(self) -> None:
+        self.logs.close_clean({self.log.name.key: self.model.end})
+        self.disk.kill()
+        self.reopen(LastStop.CLEAN)
+        assert self.logs.recovered == []
+
+    @rule(seed=st.integers(0, 1 << 30), stopped=st.booleans(), partly=st.booleans())
+    def loses_power(self, seed: int, *, stopped: bool, partly: bool) -> None:
+        if stopped:
+            self.logs.close_clean({})
+        self.disk.lose_power(Random(seed) if partly else None)
+        self.boot += 1
+        self.reopen(LastStop.POWER_LOSS)
+        assert self.model.flushed <= self.log.end, "what was flushed is gone"
+        assert self.log.end <= self.model.end, "what was cut is back"
+        self.model.start = min(self.model.start, self.log.start)
+        self.model.start = max(self.model.start, self.log.start)
+        self.model.cut(self.log.end)
+        self.producers_known = False
+
+    @rule(seed=st.integers(0, 1 << 30))
+    def loses_its_small_files(self, seed: int) -> None:
+        """Indexes, epochs and checkpoints can all be made again from the batches."""
+        self.disk.kill()
+        rng = Random(seed)
+        place = self.directory.directory("t-0")
+        for name in place.names():
+            if name.endswith(("index", "-checkpoint")) and rng.random() < 0.5:
+                content = place.content(name)
+                content[:] = rng.choice(
+                    [b"", bytes(len(content)), rng.randbytes(24), rng.randbytes(len(content))]
+                )
+        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+            if self.directory.exists(name) and rng.random() < 0.3:
+                self.directory.content(name)[:] = rng.randbytes(20)
+        self.reopen(LastStop.KILLED)
+
+    # -- work
+
+    def next_batch(self) -> bytes:
+        """What would be appended next, in its place."""
+        content = bytearray(batch(3, size=40))
+        content[:8] = self.model.end.to_bytes(8, "big")
+        return bytes(content)
+
+    @rule(
+        count=st.integers(1, 9),
+        size=st.sampled_from([0, 40, 400]),
+        jump_ms=st.integers(-20_000, 30_000),
+    )
+    def appends(self, count: int, size: int, jump_ms: int) -> None:
+        self.clock_ms += jump_ms
+        self.append(batch(count, size=size, timestamp=self.clock_ms), None, count)
+
+    def append(self, view: memoryview, producer: tuple[int, int, int] | None, count: int) -> None:
+        records = [record.timestamp for record in iterate_records(view)]
+        done = produce(self.log, view, epoch=self.leader_epoch, now_ms=self.clock_ms + 60_000)
+        assert not done.duplicate
+        assert (done.first_offset, done.last_offset) == (
+            self.model.end,
+            self.model.end + count - 1,
+        )
+        kept = Kept(done.first_offset, bytes(view), self.leader_epoch, producer, records)
+        self.model.batches.append(kept)
+        self.model.end = kept.end
+
+    @precondition(lambda self: self.producers_known)
+    @rule(
+        producer=st.sampled_from(PRODUCERS),
+        count=st.integers(1, 3),
+        step=st.integers(-7, 1),
+        new_epoch=st.integers(0, 5).map(lambda draw: draw == 0),
+    )
+    def appends_idempotently(
+        self, producer: int, count: int, step: int, *, new_epoch: bool
+    ) -> None:
+        """The next sequence, an old one, or one that leaves a gap."""
+        last = self.model.last_of(producer)
+        known = last[-1] if last else None
+        epoch = known.producer[1] if known and known.producer else 0
+        sequence = 0
+        if new_epoch:
+            epoch += 1
+        elif known and known.producer:
+            sequence = known.producer[2] + known.end - known.first + step
+        if step < 0 and -step <= len(last) and not new_epoch:
+            repeated = last[step]
+            assert repeated.producer
+            self.repeats(repeated)
+        elif sequence >= 0:
+            self.tries((producer, epoch, sequence), count, known, is_next=step == 0 or new_epoch)
+
+    def repeats(self, kept: Kept) -> None:
+        again = batch(len(kept.timestamps), producer=kept.producer)
+        done = produce(self.log, again, epoch=self.leader_epoch)
+        assert done.duplicate
+        assert (done.first_offset, done.last_offset) == (kept.first, kept.end - 1)
+
+    def tries(
+        self, producer: tuple[int, int, int], count: int, known: Kept | None, *, is_next: bool
+    ) -> None:
+        view = batch(count, producer=producer, timestamp=self.clock_ms)
+        if is_next or known is None:
+            self.append(view, producer, count)
+            return
+        try:
+            done = produce(self.log, view, epoch=self.leader_epoch)
+        except Rejected as refusal:
+            assert refusal.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        else:
+            assert done.duplicate  # the same numbers as one of the last five
+            assert any(
+                (kept.first, kept.end - 1) == (done.first_offset, done.last_offset)
+                for kept in self.model.last_of(producer[0])
+            )
+
+    @rule()
+    def changes_leader(self) -> None:
+        self.leader_epoch += 1
+
+    @rule()
+    def rolls(self) -> None:
+        self.log.roll(self.clock_ms)
+
+    @rule()
+    def flushes(self) -> None:
+        flush(self.log)
+        if self.log.has_files:
+            self.model.flushed = self.model.end
+
+    @rule()
+    def checkpoints(self) -> None:
+        checkpoint = self.logs.checkpoint({})
+        checkpoint.write()
+        self.logs.checkpointed(checkpoint)
+
+    @rule(back=st.integers(0, 30))
+    def truncates(self, back: int) -> None:
+        target = max(self.model.end - back, 0)
+        end = self.log.truncate_to(target)
+        if target < self.model.end:
+            whole = [kept for kept in self.model.batches if kept.end <= target]
+            if end != target:
+                assert [kept.first for kept in self.model.batches if kept.end > end][:1] == [end]
+            self.model.batches = whole
+            self.model.end = end
+            self.model.flushed = min(self.model.flushed, end)
+            self.model.start = self.log.start
+            assert self.log.start <= end
+            self.leader_epoch += 1
+            self.producers_known = self.producers_known and self.log.start == 0
+
+    @rule(part=st.floats(0, 1))
+    def deletes_records(self, part: float) -> None:
+        start = self.model.start + int((self.model.end - self.model.start) * part)
+        self.log.advance_start(start)
+        self.model.start = max(self.model.start, start)
+        # The start is kept by the checkpoint; without it a kill brings deleted records back.
+        self.checkpoints()
+
+    @rule()
+    def purges(self) -> None:
+        self.logs.purge()
+
+    # -- what must be true at any time
+
+    @invariant()
+    def ends_where_it_should(self) -> None:
+        assert self.log.end == self.model.end
+        assert self.log.start <= self.log.end
+        assert self.log.recovery_point <= self.log.end
+
+    @invariant()
+    def holds_what_was_acknowledged(self) -> None:
+        expected = [kept for kept in self.model.batches if kept.end > self.log.start]
+        assert read_all(self.log) == [kept.content for kept in expected]
+
+    @invariant()
+    def finds_timestamps(self) -> None:
+        visible = [
+            (timestamp, kept.first + at)
+            for kept in self.model.batches
+            for at, timestamp in enumerate(kept.timestamps)
+            if kept.first + at >= self.log.start
+        ]
+        if not visible:
+            return
+        for asked in {visible[-1][0], visible[len(visible) // 2][0] + 1}:
+            naive = next((row for row in visible if row[0] >= asked), None)
+            found = self.log.offset_for_timestamp(asked, self.log.end)
+            assert (found and found[:2]) == naive
+        newest = max(visible, key=lambda row: (row[0], -row[1]))
+        largest = self.log.offset_of_max_timestamp(self.log.end)
+        assert largest is not None
+        assert largest[:2] == newest
+
+    @invariant()
+    def knows_who_wrote_what(self) -> None:
+        for kept in self.model.batches:
+            if kept.first >= self.log.start:
+                assert self.log.epochs.epoch_at(kept.first) == kept.epoch
+
+
+def read_all(log: Log) -> list[bytes]:
+    """Every batch, by as many reads as a consumer with small ones would need."""
+    found: list[bytes] = []
+    at = log.start
+    while (piece := log.read(at, 3000, log.end, min_one=True)) is not None:
+        content = piece.file.read(piece.position, piece.size)
+        batches = list(iterate_batches(content))
+        assert sum(len(one) for _, one in batches) == piece.size
+        found += [bytes(one) for _, one in batches]
+        at = batches[-1][0].next_offset
+    return found
+
+
+TestLogHistory = LogHistory.TestCase
+TestLogHistory.settings = settings(stateful_step_count=40)
