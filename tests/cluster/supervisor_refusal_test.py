@@ -75,7 +75,7 @@ def test_a_broker_that_cannot_start_ends_the_start_with_its_sentence(idle: Clust
 def test_a_process_that_dies_at_its_start_ends_the_start(idle: Cluster) -> None:
     dying = Cluster(idle.folder, program=STAND_INS, environment={"STAND_IN_COORDINATOR": "dies"})
     err = sentence(dying, "up", "--base-port", "0", "--detach")
-    assert "cannot start coordinator: it ended before it was ready (exit code 70)" in err
+    assert "cannot start coordinator: exit code 70, its last words: RuntimeError: a bug" in err
     assert "a bug of the stand-in" in dying.logs()
 
 

@@ -19,6 +19,7 @@ from tidelog.tools.supervisor.folder import hold_as_child
 
 _DESCRIPTORS_MAX = 1 << 20
 _SOFTWARE_ERROR = 70
+_LAST_WORDS_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +108,15 @@ def reap(pidfd: int) -> int | None:
     if result is None:
         return None
     return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
+
+def last_words(log: str) -> str:
+    """The last line of a log, if it is no event but what a dying process printed."""
+    try:
+        with Path(log).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return ""
+    last = lines[-1] if lines else b""
+    return "" if last.startswith(b"{") else process.printable(last)

@@ -15,7 +15,7 @@ from typing import Any, assert_never
 
 from tidelog.kernel.ids import BrokerId, Incarnation
 from tidelog.kernel.instant import Instant, ms, s
-from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, supervisor_socket
+from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, log_file, supervisor_socket
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
 from tidelog.node.runtime.process import EventLog
@@ -342,7 +342,17 @@ class Supervisor:
         self._selector.unregister(living.pidfd)
         os.close(living.pidfd)
         del self._living[name]
+        if code > 0 and not self.plan.processes[name].sentence:
+            self._ask_its_log(name, code)
         self.take(plan.Ended(name, code))
+
+    def _ask_its_log(self, name: Name, code: int) -> None:
+        """A process that ended by a bug has said so on standard error, which is its log."""
+        words = child.last_words(
+            log_file(self._setup.run.data_dir, role_word(name.role), name.process_id)
+        )
+        if words:
+            self.take(plan.Refused(name, f"{plan.ending(code)}, its last words: {words}"))
 
     # -- looking --------------------------------------------------------------------------------
 
