@@ -1,0 +1,73 @@
+"""The supervisor with real brokers and a real coordinator: nothing is left after any end."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import Cluster, until
+from tidelog.node.ipc.board import memory_of_run
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_cluster_ends_in_order_and_leaves_nothing(fresh_cluster: Cluster) -> None:
+    fresh_cluster.stop()
+    fresh_cluster.assert_nothing_is_left()
+    assert "process_died" not in fresh_cluster.logs()
+
+
+def test_the_death_of_the_supervisor_ends_brokers_and_coordinator(
+    fresh_cluster: Cluster,
+) -> None:
+    run = fresh_cluster.runs[-1]
+    os.kill(run.pid, signal.SIGKILL)
+    until(lambda: not fresh_cluster.pids(), "the children have followed")
+    assert memory_of_run(run.run_id) == []
+    assert not Path(run.runtime_dir).exists()
+    fresh_cluster.start()
+
+
+def test_every_process_may_be_killed_at_once(fresh_cluster: Cluster) -> None:
+    topic = fresh_cluster.create_topic()
+    fresh_cluster.kill_everything()
+    fresh_cluster.start()
+    until(lambda: fresh_cluster.status()["topics"] == 1, f"{topic} is counted again")
+
+
+def test_brokers_stop_pause_die_and_come_back(tmp_path: Path) -> None:
+    with Cluster(tmp_path, brokers=2) as cluster:
+        cluster.done("broker", "stop", "1")
+        assert cluster.process("broker", 1)["state"] == "stopped"
+        cluster.done("broker", "start", "1")
+        cluster.done("broker", "pause", "1")
+        cluster.done("broker", "resume", "1")
+        cluster.done("broker", "kill", "0", "1")
+        cluster.done("broker", "start", "0", "1")
+        cluster.done("coordinator", "kill")
+        cluster.done("wait", "ready")
+        assert {row["state"] for row in cluster.status()["processes"]} == {"running"}
+
+
+def test_the_coordinator_comes_back_with_a_higher_epoch(fresh_cluster: Cluster) -> None:
+    before = fresh_cluster.status()["controller"]
+    fresh_cluster.done("coordinator", "kill")
+    fresh_cluster.done("wait", "ready")
+    until(
+        lambda: fresh_cluster.status()["controller"]["epoch"] > before["epoch"],
+        "the new coordinator is active",
+    )
+    fresh_cluster.create_topic()
+
+
+def test_every_part_of_an_idle_cluster_fits_into_60_mib(fresh_cluster: Cluster) -> None:
+    pss = [row["pss_bytes"] for row in fresh_cluster.status()["processes"]]
+    assert sum(pss) <= 60 * 1024 * 1024, pss
+
+
+def test_the_supervisor_has_no_thread_and_no_zeromq(fresh_cluster: Cluster) -> None:
+    folder = Path(f"/proc/{fresh_cluster.process('supervisor')['pid']}")
+    assert len(list((folder / "task").iterdir())) == 1
+    links = [str(entry.readlink()) for entry in (folder / "fd").iterdir()]
+    assert not [link for link in links if "eventfd" in link]
