@@ -13,6 +13,7 @@ from tidelog.kernel.config import (
     text,
     words_of,
 )
+from tidelog.node.settings import BROKER
 
 SIZE = Setting("segment.bytes", integer(1, 10), "5", "must be from 1 to 10", "Size.", "int")
 POLICY = Setting("flush.policy", one_of("os", "commit"), "os", "must be os or commit", "When.")
@@ -90,3 +91,33 @@ def test_a_list_takes_known_words_only_and_trims_them() -> None:
 
 def test_free_text_is_taken_as_it_is() -> None:
     assert text(" a b ") == " a b "
+
+
+def test_rows_without_effect_are_made_only_when_one_is_asked_for() -> None:
+    made: list[int] = []
+
+    def more() -> list[Setting]:
+        made.append(1)
+        return [POLICY]
+
+    table = Table([SIZE], more)
+    table.check("segment.bytes", "5")
+    assert made == []
+    assert table.check("flush.policy", "commit") == "commit"
+    assert "flush.policy" in table
+    assert made == [1]
+
+
+def test_every_broker_key_of_kafka_takes_its_own_default() -> None:
+    rows = BROKER.all_rows()
+    assert len(rows) >= 335
+    assert not rows["num.io.threads"].effect
+    for row in rows.values():
+        row.read(row.default)
+
+
+def test_a_value_kafka_would_refuse_is_refused_also_where_it_has_no_effect() -> None:
+    with pytest.raises(SettingError):
+        BROKER.check("num.io.threads", "0")
+    with pytest.raises(SettingError):
+        BROKER.check("security.inter.broker.protocol", "CARRIER_PIGEON")

@@ -31,33 +31,49 @@ class Setting:
 
 
 class Table:
-    """A set of rows, by name, in order."""
+    """A set of rows, by name, in order.
 
-    def __init__(self, rows: Sequence[Setting]) -> None:
+    `more` makes further rows when a name is asked for that is not among the first: hundreds that
+    have no effect need not be made at every start.
+    """
+
+    def __init__(
+        self, rows: Sequence[Setting], more: Callable[[], Sequence[Setting]] | None = None
+    ) -> None:
         self.rows = {row.name: row for row in rows}
         assert len(self.rows) == len(rows), "a setting stands twice in its table"
+        self._more = more
+        self._all: dict[str, Setting] | None = None
         for row in rows:
             row.read(row.default)
 
     def __contains__(self, name: str) -> bool:
-        return name in self.rows
+        return name in self.rows or name in self.all_rows()
+
+    def all_rows(self) -> Mapping[str, Setting]:
+        """With those that `more` makes."""
+        if self._all is None:
+            added = self._more() if self._more is not None else ()
+            self._all = self.rows | {row.name: row for row in added}
+            assert len(self._all) == len(self.rows) + len(added), "a setting stands twice"
+        return self._all
 
     def check(self, name: str, text: str) -> Any:  # noqa: ANN401 -- as Setting.read
         """The value of one setting, or SettingError; an unknown name is told its neighbour."""
-        row = self.rows.get(name)
+        row = self.rows.get(name) or self.all_rows().get(name)
         if row is None:
             raise SettingError(f"unknown setting {name!r}{self._nearest(name)}")
         return row.read(text)
 
     def read(self, given: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 -- as Setting.read
         """The value in force: what is given, else the default."""
-        row = self.rows[name]
+        row = self.rows.get(name) or self.all_rows()[name]
         return row.read(given.get(name, row.default))
 
     def _nearest(self, name: str) -> str:
         import difflib  # noqa: PLC0415 -- only a mistake pays for it
 
-        near = difflib.get_close_matches(name, self.rows, n=1, cutoff=0.6)
+        near = difflib.get_close_matches(name, self.all_rows(), n=1, cutoff=0.6)
         return f"; did you mean {near[0]!r}?" if near else ""
 
 

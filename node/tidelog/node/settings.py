@@ -153,6 +153,12 @@ SYNONYMS: Final[Mapping[str, str]] = {
 """A topic's setting and the broker's setting that stands in for it."""
 
 
+def _without_effect() -> list[Setting]:
+    from tidelog.node.kafka_settings import without_effect  # noqa: PLC0415 -- seldom asked for
+
+    return without_effect()
+
+
 def _stand_in(topic_name: str) -> Setting:
     row = TOPIC.rows[topic_name]
     doc = f"What topics take that do not set {topic_name} themselves."
@@ -226,7 +232,8 @@ BROKER: Final = Table(
             limits.REQUEST_BYTES_MAX,
             "The largest request taken.",
         ),
-    ]
+    ],
+    more=_without_effect,
 )
 
 
