@@ -111,7 +111,7 @@ def test_wait(running: Cluster, golden: Golden) -> None:
         ["wait", "ready", "--timeout", "0.05"],
         ["wait", "ready", "--cluster", "other", "--timeout", "0.05"],
         ["wait", "ready", "--timeout", "soon"],
-        ["wait", "redy"],
+        ["wait", "readyy"],
     )
     golden("cli_cluster_wait", ready + text)
 

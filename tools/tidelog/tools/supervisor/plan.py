@@ -347,13 +347,21 @@ class Plan:
     def _end_next(self) -> list[Action]:
         """Ask those to end whose turn it is; when none is left, finish."""
         if self.forced:
-            alive = [p for p in self.processes.values() if p.is_alive]
-            return [Send(p.name, signal.SIGKILL) for p in alive] or self._finish()
+            return [Send(name, signal.SIGKILL) for name in self._alive()] or self._finish()
         for role in STOP_ORDER:
-            alive = [p for p in self.processes.values() if p.is_alive and p.name.role is role]
-            if alive:
-                return [a for p in alive if not p.stop_asked for a in self._stop(p)]
+            if self._alive(role):
+                return self._stop_all(self._alive(role))
         return self._finish()
+
+    def _alive(self, role: Role | None = None) -> list[Name]:
+        """Of one role, or all."""
+        alive = [p.name for p in self.processes.values() if p.is_alive]
+        return [name for name in alive if role in {None, name.role}]
+
+    def _stop_all(self, names: Sequence[Name]) -> list[Action]:
+        """Those that have not been asked yet."""
+        unasked = [self.processes[n] for n in names if not self.processes[n].stop_asked]
+        return [action for process in unasked for action in self._stop(process)]
 
     def _finish(self) -> list[Action]:
         if self.finished or any(p.spawning for p in self.processes.values()):

@@ -192,29 +192,44 @@ def properties(text: str) -> Iterable[tuple[int, str, str]]:
 
 
 def _from_toml(name: str, text: str, *, whole: bool) -> tuple[Mapping[str, object], list[Origin]]:
-    import tomllib  # noqa: PLC0415 -- 10 ms that only those with a file pay
-
-    try:
-        document: Mapping[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingError(f"{name}: {error}") from error
+    document = _parsed(name, text)
     if not whole:
         document = _table(name, document.get("tool", {}), "tidelog")
     cluster = _table(name, document, "cluster")
     for key in cluster:
-        if key not in _CLUSTER_KEYS:
-            near = difflib.get_close_matches(key, _CLUSTER_KEYS, n=1)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
-            raise SettingError(f"{name}: [cluster] has no {key!r}{meant}")
+        _check_cluster_key(name, key)
     rest = {key: value for key, value in document.items() if key not in {"broker", "cluster"}}
     origins = [Origin(key, value, name) for key, value in _flat(name, rest)]
-    for key, value in _table(name, document, "broker").items():
+    return cluster, origins + _of_brokers(name, _table(name, document, "broker"))
+
+
+def _parsed(name: str, text: str) -> Mapping[str, Any]:
+    import tomllib  # noqa: PLC0415 -- 10 ms that only those with a file pay
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{name}: {error}") from error
+
+
+def _check_cluster_key(name: str, key: str) -> None:
+    if key not in _CLUSTER_KEYS:
+        near = difflib.get_close_matches(key, _CLUSTER_KEYS, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise SettingError(f"{name}: [cluster] has no {key!r}{meant}")
+
+
+def _of_brokers(name: str, brokers: Mapping[str, Any]) -> list[Origin]:
+    """The table of all brokers; a number in it is the table of one."""
+    origins = []
+    for key, value in brokers.items():
+        where, broker = f"{name} [broker]", _EVERY_BROKER
+        rows: Mapping[str, Any] = {key: value}
         if key.isdecimal() and int(key) < BROKERS_MAX:
-            one = _flat(name, _table(name, document["broker"], key))
-            origins += [Origin(k, v, f"{name} [broker.{key}]", int(key)) for k, v in one]
-        else:
-            origins += [Origin(k, v, f"{name} [broker]") for k, v in _flat(name, {key: value})]
-    return cluster, origins
+            where, broker = f"{name} [broker.{key}]", int(key)
+            rows = _table(name, brokers, key)
+        origins += [Origin(k, v, where, broker) for k, v in _flat(name, rows)]
+    return origins
 
 
 def _table(name: str, document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
