@@ -7,9 +7,9 @@ import uuid
 from pathlib import Path
 
 import pytest
-from harness.cluster import Cluster
 
 from harness import documents
+from harness.cluster import Cluster
 from harness.need import need
 from harness.tidy_checks import ROOT
 
