@@ -9,12 +9,17 @@ from tidelog.wire.messages.k00_produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from tidelog.wire.records import Record, build_batch
+from tidelog.wire.records import PLAIN, Origin, Record, build_batch
 
 VERSION = 9
 
 
-def batch_of(*values: bytes, codec: Codec = Codec.NONE, timestamp: int = 1_000) -> bytearray:
+def batch_of(
+    *values: bytes,
+    codec: Codec = Codec.NONE,
+    timestamp: int = 1_000,
+    origin: Origin = PLAIN,
+) -> bytearray:
     """One good batch without keys."""
     return build_batch(
         [
@@ -22,6 +27,7 @@ def batch_of(*values: bytes, codec: Codec = Codec.NONE, timestamp: int = 1_000) 
             for index, value in enumerate(values)
         ],
         codec=codec,
+        origin=origin,
     )
 
 

@@ -6,6 +6,7 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import ZERO_UUID, BrokerId, Epoch, Offset, Partition, TopicPartition
 from tidelog.kernel.instant import Instant
 from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.validation import rules_of
 from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
@@ -21,7 +22,8 @@ class Hosting:
     """Follows the metadata image: opens, leads, hands over and deletes partitions.
 
     Invariant: after `follow`, a replica is here exactly where the image says so, and leads exactly
-    where the image names this broker as leader, under the image's leader epoch.
+    where the image names this broker as leader, under the image's leader epoch; but for those
+    whose files cannot be used, which are offline.
     """
 
     def __init__(
@@ -48,6 +50,9 @@ class Hosting:
             topic = image.names.get(log.topic)
             if topic is None or log.name.topic_id not in {topic.id, ZERO_UUID}:
                 self._logs.delete(log.topic, log.partition)
+        for name, partition in list(self._logs.offline):
+            if name not in image.names:
+                self._logs.delete(name, partition)
 
     def follow(self, now: Instant, changes: Changes) -> None:
         """Take what changed."""
@@ -76,17 +81,17 @@ class Hosting:
         if self._me not in view.replicas:
             self._drop(now, key)
             return
-        replica = self._replicas.get(key) or self._open(topic, partition)
-        if replica is not None:
-            self._lead_or_not(now, replica, view)
-
-    def _open(self, topic: TopicView, partition: Partition) -> Replica | None:
-        settings = log_settings(topic.configs, self._settings)
         try:
-            log = self._logs.create(topic.name, partition, topic.id, settings)
+            replica = self._replicas.get(key) or self._open(topic, partition)
+            self._lead_or_not(now, replica, view)
         except (CorruptError, Rejected) as fault:
-            self._on_trouble((topic.name, partition), str(fault))
-            return None
+            self._replicas.take_offline(key)
+            self._waiting.disturbed(now, key)
+            self._on_trouble(key, str(fault))
+
+    def _open(self, topic: TopicView, partition: Partition) -> Replica:
+        settings = log_settings(topic.configs, self._settings)
+        log = self._logs.create(topic.name, partition, topic.id, settings)
         replica = Replica(topic.name, partition, topic.id, log, rules_of(settings))
         self._replicas.add(replica)
         return replica
@@ -100,7 +105,7 @@ class Hosting:
         if replica.leader is not None and replica.leader.epoch == view.leader_epoch:
             return
         log = replica.log
-        log.begin_epoch(Epoch(view.leader_epoch))
+        self._begin_epoch(log, Epoch(view.leader_epoch))
         replica.leader = Leader(
             me=self._me,
             epoch=Epoch(view.leader_epoch),
@@ -111,12 +116,21 @@ class Hosting:
         replica.leader.started()
         self._waiting.disturbed(now, replica.key)
 
-    def _leave(self, now: Instant, key: TopicPartition) -> None:
-        if self._replicas.remove(key) is not None:
-            self._waiting.disturbed(now, key)
+    def _begin_epoch(self, log: Log, epoch: Epoch) -> None:
+        latest = log.epochs.latest
+        if latest > epoch:
+            # An older copy of the metadata, or of this file, was put back: what follows is unknown.
+            reason = f"it was led in epoch {latest}, but the cluster's metadata says {epoch}"
+            raise CorruptError(file=log.name.directory, position=0, reason=reason)
+        try:
+            log.begin_epoch(epoch)
+        except OSError as error:
+            # A full disk: what is there can be read; the first append tries again.
+            self._on_trouble(log.name.key, f"its leader epoch cannot be written: {error}")
 
     def _drop(self, now: Instant, key: TopicPartition) -> None:
-        self._leave(now, key)
+        if self._replicas.remove(key) is not None:
+            self._waiting.disturbed(now, key)
         self._logs.delete(*key)
 
 

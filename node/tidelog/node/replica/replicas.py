@@ -38,6 +38,7 @@ class Replicas:
 
     def __init__(self) -> None:
         self._by_key: dict[TopicPartition, Replica] = {}
+        self._offline: set[TopicPartition] = set()
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -47,10 +48,17 @@ class Replicas:
 
     def add(self, replica: Replica) -> None:
         assert replica.key not in self._by_key, replica.key
+        self._offline.discard(replica.key)
         self._by_key[replica.key] = replica
 
     def remove(self, key: TopicPartition) -> Replica | None:
+        self._offline.discard(key)
         return self._by_key.pop(key, None)
+
+    def take_offline(self, key: TopicPartition) -> None:
+        """It should be here, but its files cannot be used."""
+        self.remove(key)
+        self._offline.add(key)
 
     def get(self, key: TopicPartition) -> Replica | None:
         return self._by_key.get(key)
@@ -65,7 +73,11 @@ class Replicas:
         """
         replica = self._by_key.get((topic, Partition(partition)))
         if replica is None:
-            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise Rejected(
+                ErrorCode.KAFKA_STORAGE_ERROR
+                if (topic, partition) in self._offline
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
         leader = replica.leader
         if leader is None:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)

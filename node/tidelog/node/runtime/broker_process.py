@@ -150,7 +150,7 @@ class BrokerProcess:
         # The topics' own settings come with the metadata; recovery needs none of them.
         self._logs.open(lambda _topic: defaults, time.time_ns() // 1_000_000)
         self._note_recovery()
-        self._flusher = Flusher(self._loop, self._logs, self._on_sync_failed)
+        self._flusher = Flusher(self._loop, self._logs, self._on_disk_failed, self._on_disk_full)
         self._hosting = Hosting(
             me=launch.broker_id,
             replicas=self._replicas,
@@ -179,11 +179,15 @@ class BrokerProcess:
         return Listener(parts, bounds)
 
     def _on_image_changed(self, image: MetadataImage, changes: Changes) -> None:
-        if not self._swept:
-            self._swept = True
-            self._hosting.sweep(image)
         now = Instant(time.monotonic_ns())
-        self._hosting.follow(now, changes)
+        try:
+            if not self._swept:
+                self._swept = True
+                self._hosting.sweep(image)
+            self._hosting.follow(now, changes)
+        except OSError as error:
+            # A directory could not be put aside: a topic of its name must never meet its files.
+            self._on_disk_failed(error)
         self._hosting.configured(image, changes)
         self._publish(now)
 
@@ -264,9 +268,12 @@ class BrokerProcess:
     def _keep_house(self, now: Instant) -> None:
         """Roll segments that are too old though nothing is written, remove files let go of."""
         now_ms = self._broker.wall_ms(now)
-        for log in self._logs:
-            log.maybe_roll(now_ms)
-        self._logs.purge()
+        try:
+            for log in self._logs:
+                log.maybe_roll(now_ms)
+            self._logs.purge()
+        except OSError as error:
+            self._on_disk_full(error)
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
         return {
@@ -288,12 +295,16 @@ class BrokerProcess:
     def _on_storage_failure(self, key: TopicPartition, failure: Exception) -> None:
         self._log.error("storage_failed", partition=f"{key[0]}-{key[1]}", reason=str(failure))
 
-    def _on_sync_failed(self, error: OSError) -> None:
+    def _on_disk_failed(self, error: OSError) -> None:
         """The kernel may have dropped what it could not write: nothing here can be trusted now."""
         self._log.error(
-            "sync_failed", reason=str(error), advice="mend or replace the disk, then start again"
+            "disk_failed", reason=str(error), advice="mend or replace the disk, then start again"
         )
         os._exit(_EXIT_DISK)
+
+    def _on_disk_full(self, error: OSError) -> None:
+        """Nothing is lost: reads go on, produces are refused, and what failed is tried again."""
+        self._log.warning("disk_full", reason=str(error), advice="free some space")
 
     def _on_bug(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """An exception nobody expected: what is in memory may be wrong, the log is not. Crash."""

@@ -5,6 +5,7 @@ One round at a time: the loop collects what is to be done, a thread does it, the
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from tidelog.node.log.directory import Checkpoint, LogDirectory, Removal
 from tidelog.node.log.log import Log
 
 HighWatermarks = Mapping[TopicPartition, int]
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class Flusher:
     """The background work of a log directory.
 
     Invariant: at most one round is under way. The first sync that fails is the directory's end
-    (the kernel may have dropped the pages): `on_failure` is called, nothing is tried again.
+    (the kernel may have dropped the pages): `on_failure` is called, nothing is tried again. A full
+    disk is not: the checkpoints in force stay, and the next round tries again.
     """
 
     def __init__(
@@ -38,10 +42,14 @@ class Flusher:
         loop: asyncio.AbstractEventLoop,
         logs: LogDirectory,
         on_failure: Callable[[OSError], None],
+        on_full: Callable[[OSError], None],
     ) -> None:
         self._loop = loop
         self._logs = logs
         self._on_failure = on_failure
+        self._on_full = on_full
+        """Told once, and again after it went well in between."""
+        self._full = False
         self._under_way = False
         self._after: Callable[[], None] | None = None
         self._last_checkpoint: tuple[tuple[str, bytes], ...] = ()
@@ -57,7 +65,10 @@ class Flusher:
         """Once the round under way is over: flush all if asked, close every log, leave the mark."""
 
         def finish() -> None:
-            self._logs.close_clean(high_watermarks(), synced=sync)
+            try:
+                self._logs.close_clean(high_watermarks(), synced=sync)
+            except OSError as error:
+                self._on_full(error)  # no mark: the next start reads everything
             done()
 
         def last_round() -> None:
@@ -95,7 +106,7 @@ class Flusher:
         future = self._loop.run_in_executor(None, _perform, work)
         future.add_done_callback(lambda done: self._performed(work, done))
 
-    def _performed(self, work: _Round, done: "asyncio.Future[None]") -> None:
+    def _performed(self, work: _Round, done: "asyncio.Future[OSError | None]") -> None:
         self._under_way = False
         error = done.exception()
         if isinstance(error, OSError):
@@ -105,9 +116,19 @@ class Flusher:
             raise error
         for log, upto, _ in work.flushes:
             log.flushed(upto)
-        if work.checkpoint is not None:
-            self._logs.checkpointed(work.checkpoint)
+        self._settle_checkpoint(work.checkpoint, done.result())
         self._ended()
+
+    def _settle_checkpoint(self, checkpoint: Checkpoint | None, full: OSError | None) -> None:
+        if checkpoint is None:
+            return
+        if full is None:
+            self._logs.checkpointed(checkpoint)
+        else:
+            self._last_checkpoint = ()
+            if not self._full:
+                self._on_full(full)
+        self._full = full is not None
 
     def _ended(self) -> None:
         after, self._after = self._after, None
@@ -115,8 +136,11 @@ class Flusher:
             after()
 
 
-def _perform(work: _Round) -> None:
-    """In a thread. Each file and directory once, files first, as they were named."""
+def _perform(work: _Round) -> OSError | None:
+    """In a thread. Each file and directory once, files first, as they were named.
+
+    What was raised is fatal; what is returned says that there was no room for the checkpoints.
+    """
     for _, _, files in work.flushes:
         for file in files:
             # A topic deleted meanwhile took its files along: there is nothing left to keep.
@@ -125,4 +149,10 @@ def _perform(work: _Round) -> None:
     for removal in work.removals:
         removal.run()
     if work.checkpoint is not None:
-        work.checkpoint.write()
+        try:
+            work.checkpoint.write()
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            return error
+    return None
