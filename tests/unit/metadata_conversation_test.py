@@ -4,7 +4,7 @@ from harness.controllers import topic
 from harness.conversations import Conversation
 from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset
-from tidelog.kernel.limits import COORDINATOR_DOWN_WAIT_MS
+from tidelog.kernel.limits import COORDINATOR_DOWN_WAIT_MS, JOIN_AGAIN_MS, METADATA_APPLY_WAIT_MS
 from tidelog.node.metadata.link import IdBlock
 from tidelog.wire.errors import ErrorCode
 
@@ -249,3 +249,70 @@ def test_a_new_life_takes_over_where_the_last_one_died() -> None:
     (view,) = side.link.image.names["t"].partitions
     assert (view.leader, view.leader_epoch) == (0, 2)
     assert [one.name for one in side.changes[0].created] == ["t"]
+
+
+def test_a_late_welcome_by_an_earlier_coordinator_is_not_taken_for_the_new_one_s() -> None:
+    talk = running()
+    side = talk.start_broker(0)
+    talk.deliver_one()
+    talk.force()
+    welcome = side.inbox[0]
+    talk.settle()
+    talk.kill_coordinator()
+    talk.start_coordinator()
+    side.inbox.append(welcome)
+    created = talk.create(0, topic())
+    talk.settle()
+    assert created.codes() == [0]
+
+
+def test_a_broker_fenced_again_before_it_was_taken_back_asks_once_more() -> None:
+    talk = running(0)
+    lost = BrokerLost(BrokerId(0), Incarnation(1))
+    talk.tell(lost)
+    talk.force()
+    for _ in range(3):  # the news, its acknowledgement, and the registration
+        talk.deliver_one()
+    talk.tell(lost)
+    talk.settle()
+    assert talk.shard.image.alive() == []
+    talk.wait(JOIN_AGAIN_MS)
+    talk.settle()
+    assert talk.shard.image.alive() == [0]
+    assert talk.sides[BrokerId(0)].link.deadline() is None
+
+
+def test_a_call_of_a_session_that_had_to_be_opened_anew_is_given_up_at_once() -> None:
+    talk = running(0)
+    side = talk.sides[BrokerId(0)]
+    talk.allocate(0)
+    talk.deliver_one()
+    talk.force()
+    side.inbox.popleft()
+    created = talk.create(0, topic())
+    talk.deliver_one()
+    talk.force()
+    talk.settle()
+    assert created.result is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_with_the_coordinator_gone_a_leaving_broker_asks_for_nothing_more() -> None:
+    talk = running(0)
+    talk.leave(0)
+    talk.kill_coordinator()
+    talk.start_coordinator()
+    assert not talk.inbox
+    assert talk.sides[BrokerId(0)].link.deadline() is None
+
+
+def test_a_creation_is_answered_though_a_broker_hangs() -> None:
+    talk = running(0, 1)
+    created = talk.create(0, topic())
+    talk.deliver_one()
+    talk.force()
+    talk.sides[BrokerId(1)].inbox.clear()
+    talk.settle()
+    assert created.result is None
+    talk.wait(METADATA_APPLY_WAIT_MS)
+    talk.settle()
+    assert created.codes() == [0]

@@ -16,6 +16,7 @@ from tidelog.kernel.limits import (
     COORDINATOR_DOWN_WAIT_MS,
     FORWARDED_CALLS_MAX,
     FORWARDED_FRAME_BYTES_MAX,
+    JOIN_AGAIN_MS,
     REGISTER_AGAIN_MS,
 )
 from tidelog.node.metadata.difference import difference
@@ -214,6 +215,7 @@ class Link:
     def _register(self, now: Instant) -> list[Effect]:
         """Open a new session; whatever still comes of the last one is dropped."""
         if self._leaving or not self._connected:
+            self._register_again = None
             return []
         me = self._me
         self._session += 1
@@ -363,14 +365,18 @@ class Link:
     def _membership(self, now: Instant) -> list[Effect]:
         """Whether the image says that this life of this broker may serve."""
         known = self.image.brokers.get(self._me.broker)
-        if known is None or known.incarnation != self._me.incarnation:
-            return []
-        if not known.fenced and not self._joined:
-            self._joined = True
-            return [Joined(known.epoch)]
-        if known.fenced and self._joined:
+        ours = known is not None and known.incarnation == self._me.incarnation
+        if known is not None and ours and not known.fenced:
+            was_joined, self._joined = self._joined, True
+            self._register_again = None
+            return [] if was_joined else [Joined(known.epoch)]
+        if ours and self._joined:
             self._joined = False
             return [Fenced(), *self._register(now)]
+        if not self._leaving:
+            # Fenced anew before it was unfenced, it would hear of neither: ask once more when
+            # nothing has come for a while.
+            self._register_again = Instant(now + ms(JOIN_AGAIN_MS))
         return []
 
 
