@@ -1,6 +1,7 @@
 """The command `tidelog`: finds the command asked for and imports no other; owns the exit codes."""
 
 import importlib
+import io
 import json
 import os
 import sys
@@ -101,6 +102,9 @@ def cli(debug: bool) -> None:  # noqa: FBT001 -- click's signature
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show, it shows escaped
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 

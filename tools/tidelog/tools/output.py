@@ -50,7 +50,12 @@ def not_found(kind: str, name: str, known: Iterable[str]) -> CliError:
 
 def emit_json(document: object) -> None:
     """One document, or one object of a stream, on a line of its own."""
-    click.echo(json.dumps(document, ensure_ascii=False))
+    text = json.dumps(document, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # another encoding, or a stranger's half characters
+        text = json.dumps(document)
+    click.echo(text)
 
 
 def note(text: str) -> None:
@@ -210,7 +215,7 @@ def bootstrap_options(command: Callable[..., R]) -> Callable[..., R]:
         "--bootstrap-server",
         "bootstrap",
         envvar="TIDELOG_BOOTSTRAP",
-        metavar="HOST:PORT,…",
+        metavar="HOST:PORT,...",
         help="Any Kafka cluster, instead of one of ours.",
     )
     return servers(cluster_options(command))

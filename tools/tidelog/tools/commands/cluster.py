@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +58,14 @@ class _Terminal:
         self._lives_here = lives_here
 
     def progress(self, text: str) -> None:
-        note(text)
+        with suppress(OSError):  # nobody reads any more; the cluster lives on
+            note(text)
 
     def ready(self, document: Mapping[str, Any]) -> None:
+        with suppress(OSError):
+            self._print(document)
+
+    def _print(self, document: Mapping[str, Any]) -> None:
         if self._as_json:
             emit_json(document)
             return
@@ -252,7 +257,7 @@ def _do(target: Target, what: str, role: str, ids: tuple[int, ...], *, as_json: 
 
 def _broker_command(what: str, text: str) -> click.Command:
     @click.command(what, cls=Command, help=text, examples=(f"tidelog broker {what} 0",))
-    @click.argument("ids", metavar="ID…", type=click.IntRange(0), nargs=-1, required=True)
+    @click.argument("ids", metavar="ID...", type=click.IntRange(0), nargs=-1, required=True)
     @cluster_options
     @json_option
     def command(target: Target, *, ids: tuple[int, ...], as_json: bool) -> None:

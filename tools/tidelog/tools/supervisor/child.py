@@ -56,6 +56,9 @@ def fork(work: Work) -> Forked:
         pid = os.fork()
         if pid == 0:
             _run(work, writer, parent)
+    except OSError:
+        os.close(reader)
+        raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(writer)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import BrokerId, Incarnation
 from tidelog.kernel.instant import Instant, ms, s
 from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, log_file, supervisor_socket
@@ -178,12 +179,12 @@ class Supervisor:
                 assert_never(action)
 
     def _spawn(self, name: Name, incarnation: Incarnation) -> None:
-        self._reserve_incarnations(incarnation)
         try:
+            self._reserve_incarnations(incarnation)
             forked = child.fork(self._work(name, incarnation))
-        except OSError as error:
+        except (OSError, CannotStartError) as error:
             self.take(plan.Spawned(name, 0))
-            self.take(plan.Refused(name, f"the system refuses a process ({error.strerror})"))
+            self.take(plan.Refused(name, f"no process could be made ({error})"))
             self.take(plan.Ended(name, 1))
             return
         living = _Living(forked.pid, forked.pidfd, forked.ready_fd, self.now())
