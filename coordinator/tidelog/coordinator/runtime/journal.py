@@ -69,11 +69,17 @@ class Journal:
     damaged snapshot costs time, not data.
     """
 
-    def __init__(self, top: Directory, life: Life) -> None:
+    def __init__(self, top: Directory, life: Life, settings: LogSettings = SETTINGS) -> None:
         self._top = top
         self._life = life
+        self._settings = settings
         self._directory = top.directory(NAME.directory)
-        self._log = Log(self._directory, NAME, SETTINGS, NoKeeper())
+        self._log = Log(self._directory, NAME, settings, NoKeeper())
+
+    @property
+    def start(self) -> Offset:
+        """The first offset still in the log."""
+        return Offset(self._log.start)
 
     def load(self) -> Loaded:
         """Read everything; CannotStartError, with what to do, where what was promised is gone."""
@@ -109,12 +115,15 @@ class Journal:
                 self._log.append_as_leader(now, now_ms, view, read_header(view), epoch)
             self._flush()
         except OSError:
-            # Nobody was told of these: the next life must not find them, for the disk may have
-            # lost what memory still shows.
-            with contextlib.suppress(OSError):
-                self._log.truncate_to(before)
+            self._forget(before)
             raise
         return Offset(self._log.end)
+
+    def _forget(self, end: int) -> None:
+        """Nobody was told of what lies behind: the next life must not find it, for the disk may
+        have lost what memory still shows."""
+        with contextlib.suppress(OSError):
+            self._log.truncate_to(end)
 
     def save(self, snapshot: SaveSnapshot) -> None:
         """Write a snapshot, then let go of what an older one already covers."""
@@ -166,7 +175,9 @@ class Journal:
         now_ms = time.time_ns() // 1_000_000
         # A snapshot is made of what was committed, so all it covers was flushed.
         point = loaded.snapshot_offset + 1
-        found = recover(self._directory, Expected(loaded.last_stop, point, 0, now_ms), SETTINGS)
+        found = recover(
+            self._directory, Expected(loaded.last_stop, point, 0, now_ms), self._settings
+        )
         self._log.adopt(found, point, now_ms)
         loaded.cut = found.cut
         if found.start > point:
