@@ -43,7 +43,7 @@ def address(text: str) -> Address:
     if not colon or text.endswith("]"):
         host, port = text, str(PORT_DEFAULT)
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+    if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65_536:
         raise click.UsageError(f"broker {text!r}: must be HOST:PORT, with a port of 1 to 65535")
     return Address(host, int(port))
 

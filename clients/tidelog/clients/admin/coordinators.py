@@ -52,7 +52,8 @@ def find_coordinator(view: ClusterView, key: str, key_type: KeyType) -> Plan[int
         if answer.code is not ErrorCode.NONE and answer.code not in RETRIABLE:
             raise Rejected(answer.code, answer.detail or key)
         failures += 1
-        yield Pause(BACKOFF.wait(failures), f"no coordinator for {key!r}: {answer.code.name}")
+        because = f"no coordinator for {key!r}: {answer.detail or answer.code.name}"
+        yield Pause(BACKOFF.wait(failures), because)
         yield from refresh(view, ())
 
 

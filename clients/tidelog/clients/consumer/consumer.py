@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tidelog.clients.admin.offsets import START, list_offsets
+from tidelog.clients.admin.offsets import END, START, list_offsets
 from tidelog.clients.asking import Answered, Ticket
 from tidelog.clients.client import Client
 from tidelog.clients.cluster_view import refresh
@@ -20,7 +20,7 @@ from tidelog.kernel.instant import Instant
 
 
 class Reset(NamedTuple):
-    """A position that the log did not have; reading goes on at its start."""
+    """A position that the log does not have, and the nearest one that it has."""
 
     partition: TopicPartition
     asked: Offset
@@ -87,15 +87,19 @@ class Consumer:
                 self._fetcher.lost(network.now(), sent, outcome)
 
     def _reset(self) -> None:
-        """Out of range: what was at the position is deleted, so the start is nearest."""
-        lost = self._fetcher.out_of_range
+        """Out of range: go on at the nearest offset there is."""
+        lost = sorted(self._fetcher.out_of_range)
         if not lost:
             return
-        plan = list_offsets(self._client.view, dict.fromkeys(lost, START), self._settings.isolation)
-        for partition, found in self._client.run(plan).items():
+        view, level = self._client.view, self._settings.isolation
+        starts = self._client.run(list_offsets(view, dict.fromkeys(lost, START), level))
+        ends = self._client.run(list_offsets(view, dict.fromkeys(lost, END), level))
+        for partition in lost:
             asked = self._fetcher.position(partition)
-            self.resets.append(Reset(partition, asked, found.offset))
-            self._fetcher.seek(partition, found.offset)
+            found = min(max(asked, starts[partition].offset), ends[partition].offset)
+            self._fetcher.seek(partition, found)
+            if found != asked:
+                self.resets.append(Reset(partition, asked, found))
 
     def _refresh(self) -> None:
         """Ask who leads now; where nobody answers, the partitions' own back-off tries again."""

@@ -20,7 +20,7 @@ from tidelog.kernel.instant import WallMs
 RULE = "must be start, end, 123, -10, @ISO, @-1h, or two of them as in @-30m:@now"
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION = re.compile(r"(\d+)(ms|[smhdw])")
+_DURATION = re.compile(r"([0-9]+)(ms|[smhdw])")
 _OFFSET_MAX = 2**63 - 1
 
 
@@ -121,7 +121,7 @@ def _point(text: str, now: WallMs) -> Point | None:
     if text.startswith("@"):
         timestamp = _time(text[1:], now)
         return None if timestamp is None else Point(Anchor.TIME, timestamp)
-    if not re.fullmatch(r"-?\d{1,19}", text):
+    if not re.fullmatch(r"-?[0-9]{1,19}", text):
         return None
     number = int(text)
     if number > _OFFSET_MAX:
@@ -136,7 +136,7 @@ def _time(text: str, now: WallMs) -> int | None:
     if text.startswith("-"):
         length = duration_ms(text[1:])
         return None if length is None else max(0, now - length)
-    if re.fullmatch(r"\d{13}", text):
+    if re.fullmatch(r"[0-9]{13}", text):
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
