@@ -213,6 +213,28 @@ def test_a_damaged_snapshot_costs_time_not_data(disk: Disk) -> None:
     assert loaded.image == disk.controlled.image
 
 
+def test_a_snapshot_that_still_reads_well_is_held_against_its_checksum(disk: Disk) -> None:
+    journal, _ = disk.load()
+    disk.save(journal)
+    content = disk.newest_snapshot()
+    content[content.index(b"127.0.0.1")] = ord("9")
+    _, loaded = disk.load()
+    assert len(loaded.damaged_snapshots) == 1
+    assert loaded.image == disk.controlled.image
+
+
+def test_of_a_snapshot_that_makes_no_sense_nothing_is_taken(disk: Disk) -> None:
+    journal, _ = disk.load()
+    records = list(snapshot(disk.controlled.image))[:-1]
+    records += [TopicDeleted(Uuid(b"?" * 16)), SnapshotEnded(len(records) + 1)]
+    name = SnapshotName(disk.controlled.image.offset, Epoch(1))
+    write_snapshot(disk.log, name, records, 0)
+    journal.close()
+    _, loaded = disk.load()
+    assert "makes no sense" in loaded.damaged_snapshots[0]
+    assert loaded.image == disk.controlled.image
+
+
 def test_without_a_whole_snapshot_the_whole_log_is_read(disk: Disk) -> None:
     journal, _ = disk.load()
     disk.save(journal)

@@ -1,0 +1,191 @@
+"""The coordinator killed under load, in real processes: what it answered is there, and brokers
+serve on meanwhile."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import Cluster, until
+from harness.raw import RawClient
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages import k03_metadata as k03
+from tidelog.wire.messages import k19_create_topics as k19
+from tidelog.wire.messages import k20_delete_topics as k20
+from tidelog.wire.messages import k22_init_producer_id as k22
+
+pytestmark = pytest.mark.slow
+
+KILLS = 4
+CREATIONS_A_LEG = 30
+MAY_BE_ANSWERED = {ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT}
+
+
+def create(client: RawClient, name: str, partitions: int = 1) -> ErrorCode:
+    topic = k19.CreatableTopic(
+        name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+    )
+    request = k19.CreateTopicsRequest(topics=[topic], timeout_ms=5_000)
+    return ErrorCode(client.ask(k19.API, 7, request).topics[0].error_code)
+
+
+def delete(client: RawClient, name: str) -> ErrorCode:
+    request = k20.DeleteTopicsRequest(topics=[k20.DeleteTopicState(name=name)], timeout_ms=5_000)
+    return ErrorCode(client.ask(k20.API, 6, request).responses[0].error_code)
+
+
+def topics(client: RawClient) -> dict[str, k03.MetadataResponseTopic]:
+    request = k03.MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    answer = client.ask(k03.API, 12, request)
+    return {topic.name: topic for topic in answer.topics}
+
+
+def producer_id(client: RawClient) -> int:
+    request = k22.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    answer = client.ask(k22.API, 4, request)
+    return int(answer.producer_id) if answer.error_code == 0 else -1
+
+
+@dataclass
+class Creations:
+    """Creates and deletes topics until told to end; remembers what it was answered."""
+
+    bootstrap: str
+    answered: dict[str, ErrorCode] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        number = 0
+        with RawClient(self.bootstrap) as client:
+            while not self.ended.is_set():
+                name = f"t{number}"
+                self.answered[name] = create(client, name)
+                if number % 5 == 4:
+                    before = f"t{number - 1}"
+                    if delete(client, before) is ErrorCode.NONE:
+                        self.deleted.add(before)
+                number += 1
+
+    def wait_for(self, count: int) -> None:
+        until(lambda: self.good() >= count, f"{count} topics are made")
+
+    def good(self) -> int:
+        return sum(code is ErrorCode.NONE for code in list(self.answered.values()))
+
+
+@pytest.fixture
+def creations(fresh_cluster: Cluster) -> Iterator[Creations]:
+    going = Creations(fresh_cluster.bootstrap)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(going.run)
+        try:
+            yield going
+        finally:
+            going.ended.set()
+    run.result()
+
+
+def test_every_answered_creation_outlives_the_coordinator(
+    fresh_cluster: Cluster, creations: Creations
+) -> None:
+    for _ in range(KILLS):
+        creations.wait_for(creations.good() + CREATIONS_A_LEG)
+        fresh_cluster.done("coordinator", "kill")
+    creations.wait_for(creations.good() + CREATIONS_A_LEG)
+    creations.ended.set()
+    fresh_cluster.stop()
+    fresh_cluster.start()
+    with RawClient(fresh_cluster.bootstrap) as client:
+        there = topics(client)
+    promised = {name for name, code in creations.answered.items() if code is ErrorCode.NONE}
+    assert promised - creations.deleted <= set(there)
+    assert not creations.deleted & set(there)
+    assert set(creations.answered.values()) <= MAY_BE_ANSWERED
+    assert len({topic.topic_id for topic in there.values()}) == len(there)
+
+
+def test_clients_are_served_while_the_coordinator_hangs(fresh_cluster: Cluster) -> None:
+    topic = fresh_cluster.create_topic(partitions=2)
+    pid = fresh_cluster.process("coordinator")["pid"]
+    with RawClient(fresh_cluster.bootstrap) as client:
+        fresh_cluster.done("coordinator", "pause")
+        assert [one.leader_id for one in topics(client)[topic].partitions] == [0, 0]
+        assert create(client, "unheard") in {
+            ErrorCode.REQUEST_TIMED_OUT,
+            ErrorCode.NOT_CONTROLLER,
+            ErrorCode.NONE,
+        }
+        until(
+            lambda: fresh_cluster.process("coordinator")["pid"] not in {None, pid},
+            "a coordinator that hangs is replaced",
+        )
+        until(lambda: create(client, "heard") is not ErrorCode.NOT_CONTROLLER, "a new one decides")
+        assert "heard" in topics(client)
+
+
+def test_producer_ids_are_never_given_twice(fresh_cluster: Cluster) -> None:
+    seen: list[int] = []
+    with RawClient(fresh_cluster.bootstrap) as client:
+        for _ in range(3):
+            seen += [producer_id(client) for _ in range(600)]
+            fresh_cluster.done("coordinator", "kill")
+    given = [one for one in seen if one >= 0]
+    assert len(set(given)) == len(given)
+    assert len(given) > 600
+
+
+def test_a_damaged_metadata_log_is_a_sentence_not_a_crash(fresh_cluster: Cluster) -> None:
+    for _ in range(3):
+        fresh_cluster.create_topic()
+    fresh_cluster.stop()
+    (segment,) = (fresh_cluster.data / "coordinator/__cluster_metadata-0").glob("*.log")
+    content = bytearray(segment.read_bytes())
+    content[90] ^= 1
+    segment.write_bytes(content)
+    up = fresh_cluster.command("up", "--detach", "--base-port", "0", "--brokers", "1")
+    assert up.code == 1, up
+    assert "the metadata log is damaged" in up.err
+    assert "--data" in up.err
+
+
+def test_a_topic_made_by_one_broker_is_known_to_all(tmp_path: Path) -> None:
+    with Cluster(tmp_path, brokers=3) as cluster:
+        addresses = cluster.bootstrap.split(",")
+        for number in range(9):
+            with RawClient(addresses[number % 3]) as one, RawClient(addresses[-1]) as other:
+                assert create(one, f"t{number}", 3) is ErrorCode.NONE
+                leaders = [row.leader_id for row in topics(other)[f"t{number}"].partitions]
+                assert sorted(leaders) == [0, 1, 2]
+
+
+def test_a_dead_broker_leads_nothing_until_it_is_back(tmp_path: Path) -> None:
+    with Cluster(tmp_path, brokers=2) as cluster:
+        topic = cluster.create_topic(partitions=2)
+        with RawClient(cluster.bootstrap.split(",")[0]) as client:
+
+            def leaders() -> set[int]:
+                return {row.leader_id for row in topics(client)[topic].partitions}
+
+            assert leaders() == {0, 1}
+            cluster.done("broker", "kill", "1")
+            until(lambda: leaders() == {0, -1}, "its partition has no leader")
+            cluster.done("broker", "start", "1")
+            until(lambda: leaders() == {0, 1}, "it leads again")
+            epochs = {row.leader_epoch for row in topics(client)[topic].partitions}
+            assert epochs == {0, 2}
+
+
+def test_a_restarted_cluster_knows_what_it_knew(fresh_cluster: Cluster) -> None:
+    topic = fresh_cluster.create_topic(partitions=3)
+    with RawClient(fresh_cluster.bootstrap) as client:
+        before = topics(client)[topic].topic_id
+    fresh_cluster.stop()
+    fresh_cluster.start()
+    with RawClient(fresh_cluster.bootstrap) as client:
+        after = topics(client)[topic]
+    assert after.topic_id == before
+    assert [row.leader_epoch for row in after.partitions] == [2, 2, 2]
