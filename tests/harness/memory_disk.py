@@ -4,7 +4,6 @@ It behaves as `kernel/files.py` asks, counts what is done to it, and fails when 
 """
 
 import errno
-import os
 from collections.abc import Sequence
 from random import Random
 
@@ -34,7 +33,7 @@ class Inode:
             return self.durable
         if rng.random() < 0.25:
             return bytes(self.content)
-        same = len(os.path.commonprefix([self.durable, bytes(self.content)]))
+        same = common_prefix(self.durable, self.content)
         image = bytearray(self.content[: rng.randint(same, len(self.content))])
         for start in range(0, len(image), PAGE_BYTES):
             self._draw_page(image, start, rng)
@@ -44,17 +43,21 @@ class Inode:
 
     def _draw_page(self, image: bytearray, start: int, rng: Random) -> None:
         stop = min(start + PAGE_BYTES, len(image))
-        same = 0
-        while start + same < min(stop, len(self.durable)) and (
-            self.durable[start + same] == image[start + same]
-        ):
-            same += 1
+        same = common_prefix(self.durable[start:stop], image[start:stop])
         fate = rng.choice(["kept", "kept", "zeroed", "torn"])
         if fate == "kept" or start + same == stop:
             return
         first = start + same if fate == "zeroed" else rng.randint(start + same, stop)
         old = self.durable[first:stop]
         image[first:stop] = old + bytes(stop - first - len(old))
+
+
+def common_prefix(one: Bytes, other: Bytes) -> int:
+    """How many bytes they have in common from the front."""
+    for at, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return at
+    return min(len(one), len(other))
 
 
 class Node:

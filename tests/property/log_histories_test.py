@@ -7,6 +7,7 @@ a power loss it must be a part of it from the front, and hold all that was flush
 from dataclasses import dataclass, field
 from random import Random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -19,6 +20,8 @@ from tidelog.node.log.marks import LastStop
 from tidelog.node.log.settings import LogSettings
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.records import iterate_batches, iterate_records
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=300, segment_ms=50_000)
 PRODUCERS = (1, 2)

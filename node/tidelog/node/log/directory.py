@@ -135,13 +135,18 @@ class LogDirectory:
             return
         name = f"{topic}-{partition}"
         if has_files:
-            aside = _aside(name, topic_id)
-            if self._directory.exists(aside):
-                self._directory.remove_tree(aside)
+            aside = self._free_name_aside(name, topic_id)
             self._directory.directory(name).move(aside)
             self._removals.append(aside)
         self._gone.add(key)
         self._rolled.pop(key, None)
+
+    def _free_name_aside(self, name: str, topic_id: Uuid) -> str:
+        """Kafka's name for a directory on its way out; another one while that is taken."""
+        number = int.from_bytes(topic_id, "big")
+        while self._directory.exists(aside := _aside(name, number)):
+            number = (number + 1) % (1 << 128)
+        return aside
 
     def _new_log(self, name: LogName, settings: LogSettings) -> Log:
         return Log(self._directory.directory(name.directory), name, settings, self)
@@ -346,7 +351,6 @@ def key_of(directory_name: str) -> TopicPartition | None:
     return topic, Partition(int(partition))
 
 
-def _aside(name: str, topic_id: Uuid) -> str:
-    """Kafka's name for a directory on its way out."""
-    suffix = f".{topic_id.hex()}{DELETED_SUFFIX}"
+def _aside(name: str, number: int) -> str:
+    suffix = f".{number:032x}{DELETED_SUFFIX}"
     return name[: NAME_BYTES_MAX - len(suffix)] + suffix

@@ -189,8 +189,8 @@ class Log:
             repeated = self.producers.check(header)
             if repeated is not None:
                 return self._repeated(repeated, header)
-        active = self._active_for(header, len(view), now_ms)
         first = self.end
+        active = self._active_for(header, first, len(view), now_ms)
         if leader_epoch != self._epochs.latest or self._epochs_unwritten:
             self.begin_epoch(leader_epoch)
         place_batch(view, 0, base_offset=first, leader_epoch=leader_epoch)
@@ -207,7 +207,7 @@ class Log:
         first = self.end
         for header, batch in iterate_batches(view):
             self._check_replicated(header, batch)
-            active = self._active_for(header, len(batch), now_ms)
+            active = self._active_for(header, header.base_offset, len(batch), now_ms)
             if header.partition_leader_epoch > self._epochs.latest:
                 self._assign_epoch(header.partition_leader_epoch, header.base_offset)
             active.append(batch, header, header.base_offset, self.settings.index_interval_bytes)
@@ -256,7 +256,7 @@ class Log:
 
     # -- roll
 
-    def _active_for(self, header: BatchHeader, size: int, now_ms: int) -> Segment:
+    def _active_for(self, header: BatchHeader, first: int, size: int, now_ms: int) -> Segment:
         """The segment a batch goes to; a new one where the old one is full or too old."""
         self._now_ms = now_ms
         active = self._active
@@ -265,14 +265,14 @@ class Log:
         settings = self.settings
         if active.size and (
             active.is_full(
-                header,
+                first + header.last_offset_delta,
                 size,
                 settings.segment_bytes,
                 settings.index_bytes_max // INDEX_ENTRY_BYTES_MAX,
             )
             or self._is_aged(active, header.max_timestamp)
         ):
-            return self.roll(now_ms)
+            return self.roll(now_ms, first)
         return active
 
     def _is_aged(self, active: Segment, timestamp: int) -> bool:
@@ -301,14 +301,14 @@ class Log:
         self.roll(now_ms)
         return True
 
-    def roll(self, now_ms: int) -> Segment:
-        """Seal the active segment and begin a new one at the log's end."""
+    def roll(self, now_ms: int, base: int | None = None) -> Segment:
+        """Seal the active segment and begin a new one, at the log's end unless told otherwise."""
         segments = self._opened()
         self._now_ms = now_ms
         if not segments.active.size:
             return segments.active
         self._producers.expire(now_ms - self.settings.producer_expiration_ms)
-        self._active = segments.roll(self.end)
+        self._active = segments.roll(self.end if base is None else base)
         self._segment_made_ms = now_ms
         write_snapshot(self._directory, self.end, self._producers)
         self._names_dirty = True
@@ -519,7 +519,7 @@ def _slice(
     if stop - start > max_bytes:
         cut = segment.batch_start_at_or_below(start + max_bytes)
         if cut <= start:
-            cut = start + segment.header_at(start).size_bytes
+            cut = segment.end_of_batches(start, start + max_bytes)
             if cut - start > max_bytes and not min_one:
                 return None
         stop = min(cut, stop)

@@ -61,16 +61,20 @@ class Scan:
             return f"magic {header.magic} instead of 2"
         if size < 61 or header.last_offset_delta < 0:
             return "the header makes no sense"
+        if self.position + size > self._end:
+            return "the batch is cut short"
+        return self._what_does_not_follow(header) or (
+            "wrong checksum" if self.check_crc and self._crc(size) != header.crc else None
+        )
+
+    def _what_does_not_follow(self, header: BatchHeader) -> str | None:
+        """Offset and leader epoch lie outside the checksum: the order alone vouches for them."""
         if header.base_offset != self.next_offset and not (
             self.gaps_allowed and header.base_offset > self.next_offset
         ):
             return f"offset {header.base_offset} instead of {self.next_offset}"
         if header.partition_leader_epoch < self.epoch:
             return f"leader epoch {header.partition_leader_epoch} after {self.epoch}"
-        if self.position + size > self._end:
-            return "the batch is cut short"
-        if self.check_crc and self._crc(size) != header.crc:
-            return "wrong checksum"
         return None
 
     def _crc(self, size: int) -> int:

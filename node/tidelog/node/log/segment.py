@@ -117,12 +117,12 @@ class Segment:
         self.size = position + size
         self.end = last + 1
 
-    def is_full(self, header: BatchHeader, size: int, segment_bytes: int, entries_max: int) -> bool:
-        """Whether that batch must go to a new segment, time aside."""
+    def is_full(self, last: int, size: int, segment_bytes: int, entries_max: int) -> bool:
+        """Whether a batch that ends with offset `last` must go to a new one, time aside."""
         return self.size > 0 and (
             self.size + size > segment_bytes
             or len(self.offsets) >= entries_max
-            or self.end + header.last_offset_delta - self.base > RELATIVE_OFFSET_MAX
+            or last - self.base > RELATIVE_OFFSET_MAX
         )
 
     def write_indexes(self, *, final: bool) -> None:
@@ -176,6 +176,15 @@ class Segment:
             return recent[bisect_right(recent, position) - 1]
         self.load_indexes()
         return self.offsets.batch_start_at_or_below(position)
+
+    def end_of_batches(self, start: int, limit: int) -> int:
+        """Where the batches from `start` end that fit below `limit`; the first one always does."""
+        end = start
+        for position, header in self.headers_from(start):
+            if end > start and position + header.size_bytes > limit:
+                break
+            end = position + header.size_bytes
+        return end
 
     def header_at(self, position: int) -> BatchHeader:
         """The header of a batch at a place where one must be."""
@@ -254,6 +263,7 @@ class Segment:
             self.note(position, length, header, header.base_offset, interval)
         if scan.reason is not None:
             self.size, self.end = size, end
+            self.unload()
             raise CorruptError(file=self.place, position=scan.position, reason=scan.reason)
         self.end = end  # of a compacted segment it may lie behind the last batch
         self.write_indexes(final=True)

@@ -1,0 +1,181 @@
+"""How the last broker on a directory stopped, and what a start may skip for it."""
+
+import pytest
+
+from harness.log_batches import (
+    NOW_MS,
+    TOPIC_ID,
+    batch,
+    open_logs,
+    owner,
+    produce,
+    values_of,
+)
+from harness.memory_disk import MemoryDisk
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.ids import Incarnation, Partition, uuid_text
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.marks import ClosedLog, LastStop, Mark, decode_mark, encode_mark
+from tidelog.node.log.settings import LogSettings
+from tidelog.wire.crc import crc32c
+
+SETTINGS = LogSettings()
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+def filled(logs: LogDirectory, topic: str = "t", partition: int = 0, batches: int = 3) -> None:
+    log = logs.create(topic, partition, TOPIC_ID, SETTINGS)
+    for _ in range(batches):
+        produce(log, batch(2))
+
+
+# -- how the last one stopped
+
+
+def test_a_new_directory_never_ran(disk: MemoryDisk) -> None:
+    logs = open_logs(disk.directory())
+    assert logs.last_stop is LastStop.NEVER_RAN
+    assert uuid_text(logs.directory_id) in disk.directory().content("meta.properties").decode()
+
+
+def test_a_clean_stop_is_told_from_a_kill(disk: MemoryDisk) -> None:
+    filled(open_logs(disk.directory()))
+    logs = open_logs(disk.directory())
+    assert logs.last_stop is LastStop.KILLED
+    logs.close_clean({})
+    assert disk.directory().read_all(".kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":1}'
+    logs = open_logs(disk.directory())
+    assert logs.last_stop is LastStop.CLEAN
+    assert not disk.directory().exists(".kafka_cleanshutdown")
+    assert open_logs(disk.directory()).last_stop is LastStop.KILLED
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_another_boot_trusts_a_clean_stop_only_if_all_was_flushed(
+    disk: MemoryDisk, *, synced: bool
+) -> None:
+    logs = open_logs(disk.directory())
+    filled(logs)
+    logs.close_clean({}, synced=synced)
+    expected = LastStop.CLEAN if synced else LastStop.POWER_LOSS
+    assert open_logs(disk.directory(), boot_id="boot-2").last_stop is expected
+
+
+def test_another_disk_generation_is_a_power_loss(disk: MemoryDisk) -> None:
+    open_logs(disk.directory())
+    logs = LogDirectory(disk.directory(), owner(disk_generation=1))
+    logs.open(lambda _: SETTINGS, NOW_MS)
+    assert logs.last_stop is LastStop.POWER_LOSS
+
+
+def test_logs_without_a_mark_are_not_trusted(disk: MemoryDisk) -> None:
+    logs = open_logs(disk.directory())
+    filled(logs)
+    logs.close_clean({})
+    disk.directory().unlink("tidelog.mark")
+    logs = open_logs(disk.directory())
+    assert logs.last_stop is LastStop.POWER_LOSS
+    assert [row.name for row in logs.recovered] == ["t-0"]
+
+
+def test_a_mark_is_whole_or_none() -> None:
+    mark = Mark(
+        clean=True,
+        synced=False,
+        boot_id="b",
+        disk_generation=3,
+        incarnation=Incarnation(5),
+        logs={"t-0": ClosedLog(1, 9, 100, 5, 50)},
+    )
+    content = encode_mark(mark)
+    assert decode_mark(content) == mark
+    for damaged in (None, b"", content[:-3], b"x" + content, content.replace(b'"b"', b'"c"')):
+        assert decode_mark(damaged) is None
+    later = b'{"version":2}'
+    assert decode_mark(later + f"\n{crc32c(later):08x}\n".encode()) is None
+
+
+# -- after a clean stop
+
+
+def test_a_start_after_a_clean_stop_reads_no_log(disk: MemoryDisk) -> None:
+    logs = open_logs(disk.directory())
+    for partition in range(20):
+        filled(logs, partition=partition)
+    logs.close_clean({("t", Partition(3)): 4})
+    disk.calls.clear()
+    logs = open_logs(disk.directory())
+    assert logs.recovered == []
+    assert not [call for call in disk.calls if call[0] in {"open", "read"}]
+    log = logs.log("t", 3)
+    assert log is not None
+    assert (log.start, log.end, log.topic_id) == (0, 6, TOPIC_ID)
+    assert log.size_bytes == 3 * len(batch(2))
+    assert (logs.high_watermark("t", 3), logs.high_watermark("t", 4)) == (4, 0)
+    assert not [call for call in disk.calls if call[0] in {"open", "read"}]
+    assert values_of(log) == list(range(6))
+    assert produce(log, batch()).first_offset == 6
+
+
+def test_logs_that_nobody_used_stay_closed_over_many_stops(disk: MemoryDisk) -> None:
+    logs = open_logs(disk.directory())
+    filled(logs)
+    logs.create("empty", 0, TOPIC_ID, SETTINGS)
+    for _ in range(3):
+        logs.close_clean({})
+        logs = open_logs(disk.directory())
+        assert logs.last_stop is LastStop.CLEAN
+        assert len(logs) == 1
+    (log,) = logs
+    assert values_of(log) == list(range(6))
+    assert log.epochs.entries() == [(0, 0)]
+
+
+def test_a_closed_log_goes_on_where_it_was(disk: MemoryDisk) -> None:
+    logs = open_logs(disk.directory())
+    filled(logs)
+    logs.close_clean({})
+    logs = open_logs(disk.directory())
+    log = logs.log("t", 0)
+    assert log is not None
+    log.begin_epoch(4)
+    log.settings = LogSettings(segment_bytes=4 * len(batch(2)))
+    for _ in range(3):
+        produce(log, batch(2), epoch=4)
+    log.advance_start(3)
+    logs.close_clean({})
+    logs = open_logs(disk.directory())
+    log = logs.log("t", 0)
+    assert log is not None
+    assert (log.start, log.end) == (3, 12)
+    assert values_of(log) == list(range(3, 12))
+    assert log.epochs.entries() == [(0, 3), (4, 6)]
+    assert len(log.producers) == 0
+
+
+def test_a_log_whose_files_changed_since_is_read_again(disk: MemoryDisk) -> None:
+    logs = open_logs(disk.directory())
+    filled(logs)
+    logs.close_clean({})
+    del disk.directory().directory("t-0").content(f"{0:020d}.log")[-5:]
+    logs = open_logs(disk.directory())
+    (recovered,) = logs.recovered
+    assert recovered.cut is not None
+    assert recovered.cut.offset == 4
+
+
+def test_a_log_that_changes_before_its_first_use_goes_offline(disk: MemoryDisk) -> None:
+    logs = open_logs(disk.directory())
+    filled(logs)
+    logs.close_clean({})
+    logs = open_logs(disk.directory())
+    disk.directory().directory("t-0").replace(f"{50:020d}.log", b"")
+    log = logs.log("t", 0)
+    assert log is not None
+    for _ in range(2):
+        with pytest.raises(CorruptError, match="changed since it was closed"):
+            produce(log, batch())
