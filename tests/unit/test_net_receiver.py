@@ -94,3 +94,47 @@ def test_a_frame_handed_out_stays_valid_while_the_next_is_handed_out() -> None:
     assert first is not None
     assert second is not None
     assert (bytes(first), bytes(second)) == (b"first---", b"second--")
+
+
+def test_a_large_frame_is_received_to_its_end_and_no_further() -> None:
+    receiver = Receiver(FRAME_MAX)
+    data = framed(bytes(100_000))
+    assert feed(receiver, data[:50_000], 4096) == []
+    left = len(data) - 50_000
+    while left:
+        room = len(receiver.room())
+        assert 0 < room <= left
+        receiver.received(room)
+        left -= room
+        frame = receiver.next_frame()
+        assert (frame is not None) == (left == 0)
+    assert receiver.pending == 0
+
+
+def test_what_came_of_a_frame_that_will_not_fit_in_moves_to_the_front_at_once() -> None:
+    receiver = Receiver(FRAME_MAX)
+    feed(receiver, framed(bytes(limits.RECEIVE_BUFFER_BYTES_STEADY)), 10**9)
+    capacity = receiver.capacity
+    body = bytes(range(250)) * (capacity // 300)
+    assert len(feed(receiver, framed(body) + framed(body)[:1000], 10**9)) == 1
+    room = len(receiver.room())
+    assert receiver.capacity == capacity
+    assert room == len(body) + 4 - 1000
+    assert feed(receiver, framed(body)[1000:], 10**9) == [body]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_frames_in_random_pieces_come_out_as_they_were(seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = [rng.choice((8, 200, 5000, 66_000, 300_000, 999_000)) for _ in range(12)]
+    bodies = [rng.randbytes(size) for size in sizes]
+    data = b"".join(map(framed, bodies))
+    receiver = Receiver(FRAME_MAX)
+    frames: list[bytes] = []
+    position = 0
+    while position < len(data):
+        count = rng.choice((1, 3, 1000, 4096, 65_536, 500_000))
+        frames += feed(receiver, data[position : position + count], count)
+        position += count
+    assert frames == bodies
+    assert receiver.capacity <= limits.RECEIVE_BUFFER_BYTES_KEPT

@@ -7,6 +7,9 @@ from tidelog.kernel import limits
 
 _SIZE: Final = struct.Struct(">i")
 _ROOM_BYTES_MIN: Final = 1024
+_LARGE_FRAME_BYTES: Final = 64 * limits.KIB
+"""From here on a frame is received to its end and no further: what would be read of the next one
+costs a copy to the front of the buffer, which is more than one more receive call."""
 
 
 class FrameError(Exception):
@@ -19,15 +22,17 @@ class Receiver:
     It doubles as bytes arrive, never because a length field says so. A frame it hands out is
     valid until the next call of `room`.
 
-    Invariant: 0 <= start <= end <= capacity.
+    Invariant: 0 <= start <= end <= capacity; `stop` is where the frame under way will end if it
+    stays where it is, 0 while nobody has looked or its size is not there.
     """
 
-    __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_start", "_view")
+    __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_start", "_stop", "_view")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._start = 0
         self._end = 0
+        self._stop = 0
         self._buffer = bytearray(limits.RECEIVE_BUFFER_BYTES_FIRST)
         self._view = memoryview(self._buffer)
 
@@ -43,12 +48,14 @@ class Receiver:
     def room(self) -> memoryview:
         """Where to receive into; never empty."""
         if self._start == self._end:
-            self._start = self._end = 0
+            self._start = self._end = self._stop = 0
             if len(self._buffer) > limits.RECEIVE_BUFFER_BYTES_KEPT:
                 self._replace(limits.RECEIVE_BUFFER_BYTES_STEADY)
             return self._view
-        if len(self._buffer) - self._end < _ROOM_BYTES_MIN:
-            self._make_room()
+        self._make_room()
+        stop = self._stop
+        if stop - self._start >= _LARGE_FRAME_BYTES and self._end < stop <= len(self._buffer):
+            return self._view[self._end : stop]
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
@@ -59,14 +66,17 @@ class Receiver:
         """The next whole frame without its size, or None until more has come."""
         start = self._start
         if self._end - start < 4:
+            self._stop = 0
             return None
         (size,) = _SIZE.unpack_from(self._buffer, start)
         if not 8 <= size <= self._frame_bytes_max:
             raise FrameError(f"a frame of {size} bytes: must be from 8 to {self._frame_bytes_max}")
         stop = start + 4 + size
         if stop > self._end:
+            self._stop = stop
             return None
         self._start = stop
+        self._stop = 0
         return self._view[start + 4 : stop]
 
     def relax(self) -> None:
@@ -76,17 +86,25 @@ class Receiver:
             self._replace(limits.RECEIVE_BUFFER_BYTES_FIRST)
 
     def _make_room(self) -> None:
-        pending = self._end - self._start
+        """Where the frame under way does not fit in behind what is there already."""
         capacity = len(self._buffer)
-        # Move only what is small beside the buffer; a frame that fills it needs a larger one.
-        if pending <= capacity // 2 and capacity >= limits.RECEIVE_BUFFER_BYTES_STEADY:
-            self._view[:pending] = bytes(self._view[self._start : self._end])
-            self._start, self._end = 0, pending
+        full = capacity - self._end < _ROOM_BYTES_MIN
+        if self._stop <= capacity and (self._stop or not full):
             return
-        wanted = max(2 * pending, limits.RECEIVE_BUFFER_BYTES_STEADY)
-        if capacity < limits.RECEIVE_BUFFER_BYTES_STEADY:
-            wanted = 2 * capacity
-        self._replace(min(wanted, self._frame_bytes_max + 4 + _ROOM_BYTES_MIN))
+        steady = capacity >= limits.RECEIVE_BUFFER_BYTES_STEADY
+        if steady and self._stop and self._stop - self._start <= capacity:
+            self._to_front()  # now, while little of it is there
+        elif full and steady and self.pending <= capacity // 2:
+            self._to_front()
+        elif full:
+            # Only so many bytes that have come make it larger, never those announced.
+            self._replace(min(2 * capacity, self._frame_bytes_max + 4 + _ROOM_BYTES_MIN))
+
+    def _to_front(self) -> None:
+        start, pending = self._start, self.pending
+        self._view[:pending] = self._view[start : self._end]
+        self._start, self._end = 0, pending
+        self._stop = max(0, self._stop - start)
 
     def _replace(self, capacity: int) -> None:
         """A new buffer with what is pending at its front; frames handed out keep the old one."""
@@ -96,4 +114,5 @@ class Receiver:
         view = memoryview(buffer)
         view[:pending] = self._view[self._start : self._end]
         self._buffer, self._view = buffer, view
+        self._stop = max(0, self._stop - self._start)
         self._start, self._end = 0, pending
