@@ -5,7 +5,6 @@ import contextlib
 import gc
 import os
 import random
-import signal
 import time
 from typing import Any, Final, assert_never
 
@@ -44,7 +43,13 @@ from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, SlotState, Word
 from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.disk import DirectoryLock, open_disk
-from tidelog.node.runtime.process import EventLog, end_orphaned_run, report_failed, report_ready
+from tidelog.node.runtime.process import (
+    EventLog,
+    end_orphaned_run,
+    on_stop_signal,
+    report_failed,
+    report_ready,
+)
 from tidelog.node.runtime.shard_host import AppendFailed, LogAppended, LogCommitted, Tick
 from tidelog.wire.control import encode
 
@@ -82,7 +87,7 @@ class CoordinatorProcess:
         """Load the log and take over; CannotStartError where that must not be done."""
         launch, loop = self._launch, self._loop
         loop.set_exception_handler(self._on_bug)
-        loop.add_signal_handler(signal.SIGTERM, self.end)
+        on_stop_signal(loop, self.end)
         top = open_disk(coordinator_directory(launch.data_dir), open_files_max=_OPEN_FILES_MAX)
         self._lock = DirectoryLock(top)
         life = Life(launch.boot_id, launch.disk_generation, launch.incarnation)

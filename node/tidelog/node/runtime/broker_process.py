@@ -5,7 +5,6 @@ import contextlib
 import gc
 import os
 import random
-import signal
 import time
 from typing import Any, Final
 
@@ -39,7 +38,7 @@ from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.disk import DirectoryLock, open_disk
 from tidelog.node.runtime.flusher import Flusher
-from tidelog.node.runtime.process import EventLog, report_failed, report_ready
+from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
 from tidelog.node.settings import BROKER
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.metadata_records import StopKind
@@ -87,7 +86,7 @@ class BrokerProcess:
         """Open the log directory, find the coordinator; clients are let in once it has answered."""
         launch, loop = self._launch, self._loop
         loop.set_exception_handler(self._on_bug)
-        loop.add_signal_handler(signal.SIGTERM, self._on_stop_asked)
+        on_stop_signal(loop, self._on_stop_asked)
         settings = {name: BROKER.read(launch.settings, name) for name in BROKER.rows}
         self._alarm = Alarm(loop, self._on_alarm)
         self._waiting = Waiting(self._alarm.set)

@@ -11,12 +11,16 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidelog.kernel.launch import Launch
 from tidelog.node.ipc.board import Board, remove_memory_of_run
 from tidelog.node.ipc.layout import Word
+
+if TYPE_CHECKING:
+    import asyncio  # the supervisor imports this module and has no loop
 
 LOG_BYTES_MAX = 32 * 1024 * 1024
 """Then the file is renamed to `.1` and a new one begun."""
@@ -183,6 +187,15 @@ def end_with_parent(parent_pid: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     if os.getppid() != parent_pid:
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def on_stop_signal(loop: "asyncio.AbstractEventLoop", stop: Callable[[], None]) -> None:
+    """Have SIGTERM call `stop` on the loop. One that comes before the loop runs waits for that:
+    the loop would lose it, and a start may take long.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.call_soon(signal.pthread_sigmask, signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def is_orphaned(launch: Launch) -> bool:
