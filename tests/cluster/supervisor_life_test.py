@@ -97,6 +97,7 @@ def test_ctrl_c_reaches_the_whole_group_and_ends_it_in_order_all_the_same(tmp_pa
         up.communicate(timeout=20)
     assert up.returncode == 0
     ended = [line for line in cluster.logs().splitlines() if "process_stopped" in line]
+    assert len(ended) == 3, cluster.logs()  # none died of the signal meant for all
     assert '"of": "coordinator"' in ended[-1]
     cluster.assert_nothing_is_left()
 
@@ -117,6 +118,7 @@ def test_the_death_of_the_supervisor_ends_a_paused_broker_too(cluster: Cluster) 
     cluster.done("broker", "pause", "1")
     os.kill(cluster.runs[-1].pid, signal.SIGKILL)
     until(lambda: not cluster.pids(), "the children have followed")
+    assert "stand_in_ended" in (cluster.data / "logs/broker-1.log").read_text()
     assert memory_of_run(cluster.runs[-1].run_id) == []
     cluster.start()
 
