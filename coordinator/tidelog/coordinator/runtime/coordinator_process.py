@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import time
+from pathlib import Path
 from typing import Any, Final, assert_never
 
 from tidelog.coordinator.controller.feed import Peer
@@ -29,6 +30,7 @@ from tidelog.coordinator.runtime.router import Router
 from tidelog.coordinator.runtime.watch import Watch
 from tidelog.coordinator.runtime.writer import Writer
 from tidelog.coordinator.settings import ControllerSettings
+from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, Offset
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.launch import (
@@ -41,6 +43,7 @@ from tidelog.kernel.launch import (
 from tidelog.kernel.limits import HEARTBEAT_MS
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, SlotState, Word
+from tidelog.node.log.directory import key_of
 from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.disk import DirectoryLock, open_disk
 from tidelog.node.runtime.process import (
@@ -94,6 +97,8 @@ class CoordinatorProcess:
         self._journal = Journal(top, life)
         loaded = self._journal.load()
         self._tell(loaded)
+        if loaded.image.offset == NO_OFFSET:
+            _refuse_forgotten_data(launch.data_dir)
         settings = ControllerSettings.of(launch.settings)
         shard = ControllerShard(settings, random.SystemRandom(), loaded.image)
         self._front = Front(
@@ -257,3 +262,13 @@ class CoordinatorProcess:
         with contextlib.suppress(Exception):
             self._loop.default_exception_handler(context)
         os._exit(_EXIT_BUG)
+
+
+def _refuse_forgotten_data(data_dir: str) -> None:
+    """Brokers delete partitions that the metadata does not know: an empty one must be the first."""
+    for place in sorted(Path(data_dir).glob("broker-*/log*/*-*")):
+        if key_of(place.name) is not None:
+            raise CannotStartError(
+                f"the metadata log in {coordinator_directory(data_dir)} is gone, but {place} holds "
+                "data: restore the log from a copy, or start with another --data"
+            )
