@@ -153,22 +153,34 @@ def images_agree(talk: Conversation) -> None:
 
 
 def answers_are_true(history: History) -> None:
-    talk = history.talk
-    assert not [call for side in talk.sides.values() for call in side.link.open_calls()]
-    created = Counter[str]()
+    sides = history.talk.sides.values()
+    assert not [call for side in sides for call in side.link.open_calls()]
+    log = history.talk.durable
     for name, outcome in history.creations:
-        if isinstance(outcome.result, bytes) and outcome.codes() == [ErrorCode.NONE]:
-            created[name] += 1
-            assert made(talk.durable[: outcome.on_disk], name)
-    assert all(made(talk.durable, name) >= times for name, times in created.items())
-    ids = {one.topic: one.name for one in talk.durable if isinstance(one, TopicCreated)}
-    deleted = Counter(ids[one.topic] for one in talk.durable if isinstance(one, TopicDeleted))
-    promised = Counter[str]()
-    for names, outcome in history.deletions:
-        if isinstance(outcome.result, bytes):
-            for name, code in zip(dict.fromkeys(names), outcome.codes(), strict=True):
-                promised[name] += code == ErrorCode.NONE
-    assert all(deleted[name] >= times for name, times in promised.items())
+        if was_done(outcome):
+            assert made(log[: outcome.on_disk], name)
+    created = Counter(name for name, outcome in history.creations if was_done(outcome))
+    assert all(made(log, name) >= times for name, times in created.items())
+    assert deletions_promised(history) <= deletions_in(log)
     blocks = [one.result for one in history.blocks if isinstance(one.result, IdBlock)]
     firsts = sorted(block.first for block in blocks)
     assert all(after - before >= PRODUCER_ID_BLOCK for before, after in pairwise(firsts))
+
+
+def was_done(outcome: Outcome) -> bool:
+    return isinstance(outcome.result, bytes) and outcome.codes() == [ErrorCode.NONE]
+
+
+def deletions_promised(history: History) -> Counter[str]:
+    return Counter(
+        name
+        for names, outcome in history.deletions
+        if isinstance(outcome.result, bytes)
+        for name, code in zip(dict.fromkeys(names), outcome.codes(), strict=True)
+        if code == ErrorCode.NONE
+    )
+
+
+def deletions_in(log: list[MetadataRecord]) -> Counter[str]:
+    names = {one.topic: one.name for one in log if isinstance(one, TopicCreated)}
+    return Counter(names[one.topic] for one in log if isinstance(one, TopicDeleted))

@@ -7,9 +7,9 @@ one batch.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tidelog.coordinator.controller import names, placement
+from tidelog.coordinator.controller.draws import Draws
 from tidelog.coordinator.controller.topic_configs import (
     checked_configs,
     effective_configs,
@@ -34,9 +34,6 @@ from tidelog.wire.metadata_records import (
     TopicCreated,
 )
 
-if TYPE_CHECKING:
-    from random import Random
-
 
 @dataclass(slots=True)
 class _Batch:
@@ -50,10 +47,10 @@ class _Batch:
 class TopicCreation:
     """Decides one CreateTopics request."""
 
-    def __init__(self, image: MetadataImage, settings: ControllerSettings, rng: "Random") -> None:
+    def __init__(self, image: MetadataImage, settings: ControllerSettings, draws: Draws) -> None:
         self._image = image
         self._settings = settings
-        self._rng = rng
+        self._draws = draws
         self._batch = _Batch()
         self._unified = {names.unified(name): name for name in image.names}
 
@@ -86,7 +83,7 @@ class TopicCreation:
 
     def _create(self, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
         configs = checked_configs(topic.configs)
-        partitions = placement.place(topic, self._image, self._settings, self._rng)
+        partitions = placement.place(topic, self._image, self._settings, self._draws)
         self._check_room(len(partitions))
         # Nothing is made, so there is no id to tell.
         topic_id = ZERO_UUID if validate_only else self._new_id()
@@ -139,7 +136,7 @@ class TopicCreation:
     def _new_id(self) -> Uuid:
         """Never reserved, never one that lives, and never one that a shell takes for an option."""
         while True:
-            topic_id = Uuid(self._rng.getrandbits(128).to_bytes(16, "big"))
+            topic_id = Uuid(self._draws.getrandbits(128).to_bytes(16, "big"))
             starts_with_dash = topic_id[0] >> 2 == 62  # base64url's digit for '-'
             reserved = not any(topic_id[:12])
             if not starts_with_dash and not reserved and topic_id not in self._image.topics:

@@ -1,9 +1,9 @@
 """How many partitions and replicas a new topic gets, and where: as asked, or as placed by us."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tidelog.coordinator.controller.assignment import Start, assign
+from tidelog.coordinator.controller.draws import Draws
 from tidelog.coordinator.controller.elections import new_partition
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import BrokerId
@@ -13,15 +13,12 @@ from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic
 from tidelog.wire.metadata_records import PartitionView
 
-if TYPE_CHECKING:
-    from random import Random
-
 DEFAULT = -1
 """What a request says where it leaves a number to us."""
 
 
 def place(
-    topic: CreatableTopic, image: MetadataImage, settings: ControllerSettings, rng: "Random"
+    topic: CreatableTopic, image: MetadataImage, settings: ControllerSettings, draws: Draws
 ) -> list[PartitionView]:
     """One view for each partition; Rejected where it cannot be done."""
     if topic.assignments:
@@ -29,7 +26,7 @@ def place(
     replication_factor = _replication_factor(topic, image, settings)
     partitions = _partitions(topic, settings)
     brokers = image.alive()
-    start = Start(broker=rng.randrange(len(brokers)), shift=rng.randrange(len(brokers)))
+    start = Start(broker=draws.randrange(len(brokers)), shift=draws.randrange(len(brokers)))
     placed = assign(
         brokers, partitions=range(partitions), replication_factor=replication_factor, start=start
     )

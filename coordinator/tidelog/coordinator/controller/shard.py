@@ -1,10 +1,11 @@
 """The controller: decides on brokers, topics and producer ids, by the metadata log alone."""
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from tidelog.coordinator.controller import brokers
 from tidelog.coordinator.controller.creation import TopicCreation
 from tidelog.coordinator.controller.deletion import delete_topics
+from tidelog.coordinator.controller.draws import Draws
 from tidelog.coordinator.controller.requests import (
     Activate,
     AllocateProducerIds,
@@ -36,9 +37,6 @@ from tidelog.wire.metadata_records import (
     ProducerIdsAllocated,
 )
 
-if TYPE_CHECKING:
-    from random import Random
-
 FEATURES = {METADATA_VERSION: 27}
 """Levels that a cluster is finalized at. Raising one writes a record at the next start."""
 
@@ -56,12 +54,12 @@ class ControllerShard:
     def __init__(
         self,
         settings: ControllerSettings,
-        rng: "Random",
+        draws: Draws,
         image: MetadataImage | None = None,
     ) -> None:
         self.image = image or MetadataImage()
         self._settings = settings
-        self._rng = rng
+        self._draws = draws
         self._waits: AppliedWaits[ControllerReply] = AppliedWaits()
         self._joining: dict[BrokerId, Offset] = {}
         """Registered in this life of the controller and still fenced, with their epochs. Only
@@ -166,7 +164,7 @@ class ControllerShard:
         records: tuple[MetadataRecord, ...]
         reply: ControllerReply
         if isinstance(request, CreateTopics):
-            creation = TopicCreation(self.image, self._settings, self._rng)
+            creation = TopicCreation(self.image, self._settings, self._draws)
             records, reply = creation.decide(request.message)
         else:
             records, reply = delete_topics(
