@@ -1,0 +1,49 @@
+"""DescribeAcls (key 29), versions 1-3, flexible from 2. v3 knows the resource type "user"."""
+
+from tidelog.wire.primitives import INT8, INT16, INT32, STRING
+from tidelog.wire.schema import ApiSchema, array, message, row
+
+
+@message
+class DescribeAclsRequest:
+    resource_type_filter: int = row(INT8)
+    resource_name_filter: str | None = row(STRING, nullable="0+")
+    pattern_type_filter: int = row(INT8, default=3)
+    principal_filter: str | None = row(STRING, nullable="0+")
+    host_filter: str | None = row(STRING, nullable="0+")
+    operation: int = row(INT8)
+    permission_type: int = row(INT8)
+
+
+@message
+class AclDescription:
+    principal: str = row(STRING)
+    host: str = row(STRING)
+    operation: int = row(INT8)
+    permission_type: int = row(INT8)
+
+
+@message
+class DescribeAclsResource:
+    resource_type: int = row(INT8)
+    resource_name: str = row(STRING)
+    pattern_type: int = row(INT8, default=3)
+    acls: list[AclDescription] = row(array(AclDescription))
+
+
+@message
+class DescribeAclsResponse:
+    throttle_time_ms: int = row(INT32)
+    error_code: int = row(INT16)
+    error_message: str | None = row(STRING, nullable="0+")
+    resources: list[DescribeAclsResource] = row(array(DescribeAclsResource))
+
+
+API = ApiSchema(
+    key=29,
+    name="DescribeAcls",
+    versions=range(1, 4),
+    flexible_from=2,
+    request=DescribeAclsRequest,
+    response=DescribeAclsResponse,
+)
