@@ -62,3 +62,12 @@ def known_topics(client: Client, names: Iterable[str]) -> list[TopicView]:
         if error is not None:
             raise Rejected(error, f"topic {name!r}")
     return [client.view.topics[name] for name in asked]
+
+
+def check_partition(topic: TopicView, number: int) -> None:
+    """The command ends where the topic does not have this partition."""
+    if number in topic.partitions:
+        return
+    last = len(topic.partitions) - 1
+    there = "only partition 0" if last == 0 else f"partitions 0 to {last}"
+    fail(f"topic {topic.name!r} has no partition {number}: it has {there}", NOT_FOUND)

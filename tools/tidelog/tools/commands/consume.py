@@ -1,6 +1,7 @@
 """`tidelog consume`: records of topics, from an offset on, printed as asked."""
 
 import itertools
+import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from tidelog.clients.consumer.reading import Fetched
 from tidelog.clients.settings import ConsumerSettings, Isolation
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.kernel.instant import Instant, WallMs, s
-from tidelog.tools.connecting import MISSING, connected, known_topics
+from tidelog.tools.connecting import MISSING, check_partition, connected, known_topics
 from tidelog.tools.output import (
     NOT_FOUND,
     UNREACHABLE,
@@ -145,9 +146,7 @@ def _partitions(
     chosen: list[TopicPartition] = []
     for view in known_topics(client, topics):
         for number in numbers:
-            if number not in view.partitions:
-                last = len(view.partitions) - 1
-                fail(f"topic {view.name!r} has no partition {number}: 0 to {last}", NOT_FOUND)
+            check_partition(view, number)
         wanted = sorted(set(numbers)) if numbers else list(view.partitions)
         chosen += [(view.name, Partition(number)) for number in wanted]
     return chosen
@@ -157,9 +156,13 @@ def _read(
     client: Client, settings: ConsumerSettings, places: Mapping[TopicPartition, Place], job: _Job
 ) -> None:
     reader = _Reader(client, settings, places, job)
-    while reader.goes_on:
-        reader.step()
-        _check_topics(client, places)
+    try:
+        while reader.goes_on:
+            reader.step()
+            _check_topics(client, places)
+    except BrokenPipeError:
+        # As in `consume t | head`: done, and nothing may be flushed at the end of the process.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Reader:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 import click
 
@@ -15,7 +16,7 @@ from tidelog.clients.producer.sender import Delivered, Failed
 from tidelog.clients.settings import Acks, ProducerSettings
 from tidelog.kernel.ids import Partition
 from tidelog.kernel.instant import s
-from tidelog.tools.connecting import connected, known_topics
+from tidelog.tools.connecting import check_partition, connected, known_topics
 from tidelog.tools.line_records import LineError, LineFormat
 from tidelog.tools.lines import lines_of
 from tidelog.tools.output import (
@@ -147,9 +148,8 @@ def _input(path: str | None) -> Iterator[int]:
 
 def _check(client: Client, topic: str, partition: Partition | None) -> None:
     (view,) = known_topics(client, [topic])
-    if partition is not None and partition not in view.partitions:
-        last = len(view.partitions) - 1
-        fail(f"topic {topic!r} has no partition {partition}: it has 0 to {last}", NOT_FOUND)
+    if partition is not None:
+        check_partition(view, partition)
 
 
 def _write(client: Client, job: _Job, descriptor: int) -> _Written:
@@ -199,16 +199,8 @@ def _abort(producer: Producer, job: _Job) -> None:
 
 
 def _report(topic: str, written: _Written, *, as_json: bool) -> None:
-    failure = written.failure
-    if failure is not None:
-        name = f"{failure.partition[0]}-{failure.partition[1]}"
-        why = "" if failure.code is None else failure.code.name
-        said = ": ".join(part for part in (why, failure.detail.rstrip(".")) if part)
-        total = written.records + written.unwritten
-        fail(
-            f"{written.unwritten} of {total} records are not written; {name}: {said}",
-            UNREACHABLE if failure.code is None else FAILED,
-        )
+    if written.failure is not None:
+        _fail(written.failure, written)
     if as_json:
         emit_json(
             {
@@ -222,11 +214,32 @@ def _report(topic: str, written: _Written, *, as_json: bool) -> None:
         )
         return
     places = [
-        f"partition {number}" + ("" if span is None else f" offsets {span[0]} to {span[1]}")
-        for number, span in sorted(written.ranges.items())
+        f"partition {number}{_offsets(span)}" for number, span in sorted(written.ranges.items())
     ]
     where = f": {', '.join(places)}" if places else ""
-    click.echo(f"wrote {written.records} records to {topic}{where}")
+    click.echo(f"wrote {_records(written.records)} to {topic}{where}")
+
+
+def _fail(failure: Failed, written: _Written) -> NoReturn:
+    name = f"{failure.partition[0]}-{failure.partition[1]}"
+    why = "" if failure.code is None else failure.code.name
+    said = ": ".join(part for part in (why, failure.detail.rstrip(".")) if part)
+    total = _records(written.records + written.unwritten)
+    fail(
+        f"not written: {written.unwritten} of {total}; {name}: {said}",
+        UNREACHABLE if failure.code is None else FAILED,
+    )
+
+
+def _records(count: int) -> str:
+    return "1 record" if count == 1 else f"{count} records"
+
+
+def _offsets(span: tuple[int, int] | None) -> str:
+    if span is None:
+        return ""
+    first, last = span
+    return f" offset {first}" if first == last else f" offsets {first} to {last}"
 
 
 def _range(span: tuple[int, int] | None) -> dict[str, int | None]:
