@@ -179,6 +179,20 @@ def test_a_dead_broker_leads_nothing_until_it_is_back(tmp_path: Path) -> None:
             assert epochs == {0, 2}
 
 
+def test_a_hung_broker_leads_nothing_until_it_moves_again(tmp_path: Path) -> None:
+    with Cluster(tmp_path, brokers=2) as cluster:
+        topic = cluster.create_topic(partitions=2)
+        with RawClient(cluster.bootstrap.split(",")[0]) as client:
+
+            def leaders() -> set[int]:
+                return {row.leader_id for row in topics(client)[topic].partitions}
+
+            cluster.done("broker", "pause", "1")
+            until(lambda: leaders() == {0, -1}, "its partition has no leader")
+            cluster.done("broker", "resume", "1")
+            until(lambda: leaders() == {0, 1}, "it leads again")
+
+
 def test_a_restarted_cluster_knows_what_it_knew(fresh_cluster: Cluster) -> None:
     topic = fresh_cluster.create_topic(partitions=3)
     with RawClient(fresh_cluster.bootstrap) as client:
