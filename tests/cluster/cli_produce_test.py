@@ -50,7 +50,7 @@ def test_produce_that_cannot_be_done(shore: Cluster, golden: Golden) -> None:
     shore.done("topic", "create", "small", "-c", "max.message.bytes=200")
     text = script(
         shore,
-        ("produce smal", NUMBERS),
+        ("produce smaller", NUMBERS),
         ("produce bad/name", NUMBERS),
         ("produce small --partition 1", NUMBERS),
         ("produce small", "x" * 500),

@@ -55,6 +55,24 @@ def drive(
     raise AssertionError(f"no end after {STEPS_MAX} steps")
 
 
+def replies(*given: Reply) -> Callable[[Call], Reply]:
+    """One after the other; asking more often is a failure of the test."""
+    waiting = list(given)
+    return lambda _call: waiting.pop(0)
+
+
+def by_api(**given: Any) -> Callable[[Call], Reply]:
+    """By the API's name; a list is used up, the last of it stays."""
+
+    def answer(call: Call) -> Reply:
+        reply = given[call.ask.api.name]
+        if isinstance(reply, list):
+            return reply.pop(0) if len(reply) > 1 else reply[0]
+        return reply
+
+    return answer
+
+
 def _outcome(ticket: Ticket, reply: Reply) -> Outcome:
     if isinstance(reply, Cause):
         return Lost(ticket, reply, reply.name.lower())

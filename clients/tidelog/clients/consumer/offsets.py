@@ -57,10 +57,6 @@ class Place:
     stop: Offset | None
 
 
-FROM_START = Range(Point(Anchor.START))
-FROM_END = Range(Point(Anchor.END))
-
-
 def parse_range(text: str, now: WallMs) -> Range:
     """ValueError with the rule where it is none.
 
