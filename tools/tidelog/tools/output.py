@@ -7,11 +7,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
+from msgspec import Struct
 
 DONE, FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, VIOLATION, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 CLUSTER_DEFAULT = "default"
@@ -143,8 +143,7 @@ def size(byte_count: int) -> str:
 # -- which cluster ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """Which cluster a command is about."""
 
     cluster: str = CLUSTER_DEFAULT

@@ -6,8 +6,9 @@ a started one ready. What does not come true in time is answered with a sentence
 
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from tidelog.kernel.instant import Instant, s
 from tidelog.node.ipc.layout import Role
@@ -67,8 +68,7 @@ class Desk(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(Struct, frozen=True):
     connection: Connection
     answer: Callable[[], Document | None]
     deadline: Instant

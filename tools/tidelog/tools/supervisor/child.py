@@ -10,8 +10,9 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tidelog.kernel.launch import log_file
 from tidelog.node.runtime import process
@@ -22,8 +23,7 @@ _SOFTWARE_ERROR = 70
 _LAST_WORDS_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """What a child is to do."""
 
     role: str
@@ -37,8 +37,7 @@ class Work:
     """Closes the parent's objects, so that none closes a descriptor of the child's later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forked:
+class Forked(Struct, frozen=True):
     """The parent's ends: both are to be closed by it."""
 
     pid: int

@@ -1,13 +1,13 @@
 """The main functions of the processes. Importing them is most of what a start costs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch
 
 
-@dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(Struct, frozen=True):
     broker: Callable[[BrokerLaunch], int]
     coordinator: Callable[[CoordinatorLaunch], int]
 

@@ -16,9 +16,10 @@ import os
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
+
+from msgspec import Struct, field, structs
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import Uuid, uuid_text
@@ -32,8 +33,7 @@ _FLOCK = struct.Struct("@hhqqi4x")
 _OUR_FILES_BEFORE_THE_FIRST = frozenset({"lock", "cluster.json.new", "logs"})
 
 
-@dataclass(slots=True)
-class Cluster:
+class Cluster(Struct):
     """What cluster.json says."""
 
     cluster_id: str
@@ -48,8 +48,7 @@ class Cluster:
     format: int = FORMAT
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """What run.json says. Whether it still lives, the lock says."""
 
     run_id: str
@@ -103,11 +102,11 @@ class DataFolder:
 
     def save_cluster(self) -> None:
         with sentences(self.path):
-            replace_file(self.path, "cluster.json", asdict(self.cluster), durable=True)
+            replace_file(self.path, "cluster.json", structs.asdict(self.cluster), durable=True)
 
     def save_run(self, run: Run) -> None:
         with sentences(self.path):
-            replace_file(self.path, "run.json", asdict(run), durable=False)
+            replace_file(self.path, "run.json", structs.asdict(run), durable=False)
 
     def forget_run(self) -> None:
         (self.path / "run.json").unlink(missing_ok=True)

@@ -5,7 +5,8 @@ is counted anew from that moment.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import BROKER_SILENT_MS, BROKER_STOPPED_MS, COORDINATOR_SILENT_MS
@@ -16,8 +17,7 @@ LOOK_EVERY = ms(250)
 _LATE = 3 * LOOK_EVERY
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """One look at a living, ready process."""
 
     pid: int
@@ -26,26 +26,22 @@ class Reading:
     """0 where it has none yet: it is judged from its first one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hung:
+class Hung(Struct, frozen=True):
     name: Name
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(Struct, frozen=True):
     name: Name
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(Struct):
     pid: int
     stopped_since: Instant | None = None
     hung: bool = False
 
 
-@dataclass(slots=True)
-class HangWatch:
+class HangWatch(Struct):
     """Takes a reading of all every `LOOK_EVERY`; says who began and who ceased to hang."""
 
     looked: Instant | None = None

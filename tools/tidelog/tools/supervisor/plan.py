@@ -8,9 +8,10 @@ who decide last.
 import signal
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import assert_never
+
+from msgspec import Struct, field
 
 from tidelog.kernel.ids import Incarnation
 from tidelog.kernel.instant import Instant, ms, s
@@ -25,8 +26,7 @@ CRASHES_KEPT_MAX = 32
 _RESTART_DOUBLINGS_MAX = 10
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Name:
+class Name(Struct, frozen=True, order=True):
     """One process of the cluster, whichever life it is in."""
 
     role: Role
@@ -47,102 +47,87 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
-@dataclass(frozen=True, slots=True)
-class Spawned:
+class Spawned(Struct, frozen=True):
     """The shell has performed a Spawn."""
 
     name: Name
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
-class BecameReady:
+class BecameReady(Struct, frozen=True):
     name: Name
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The process said why it cannot come up; it will end by itself."""
 
     name: Name
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """`code` is an exit code, or the negative number of the signal that killed it."""
 
     name: Name
     code: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartAsked:
+class StartAsked(Struct, frozen=True):
     name: Name
 
 
-@dataclass(frozen=True, slots=True)
-class StopAsked:
+class StopAsked(Struct, frozen=True):
     name: Name
 
 
-@dataclass(frozen=True, slots=True)
-class EndAsked:
+class EndAsked(Struct, frozen=True):
     """End the cluster; asked with force (or a second time) by SIGKILL."""
 
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ticked:
+class Ticked(Struct, frozen=True):
     pass
 
 
 Event = Spawned | BecameReady | Refused | Ended | StartAsked | StopAsked | EndAsked | Ticked
 
 
-@dataclass(frozen=True, slots=True)
-class Spawn:
+class Spawn(Struct, frozen=True):
     name: Name
     incarnation: Incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     name: Name
     signal: signal.Signals
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(Struct, frozen=True):
     """A line for the watchers: started, stopped (as asked, or by itself without a fault), died."""
 
     word: str
     name: Name
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """Every process is ready, for the first time."""
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(Struct, frozen=True):
     """The cluster cannot start; its processes are being ended."""
 
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Struct, frozen=True):
     """Everything has ended."""
 
 
 Action = Spawn | Send | Tell | Opened | GiveUp | Finish
 
 
-@dataclass(frozen=True, slots=True)
-class Crash:
+class Crash(Struct, frozen=True):
     """A process that ended by a fault, for `status` and the log."""
 
     name: Name
@@ -153,8 +138,7 @@ class Crash:
     sentence: str
 
 
-@dataclass(slots=True)
-class Process:
+class Process(Struct):
     """What is known of one name."""
 
     name: Name
@@ -178,8 +162,7 @@ class Process:
         return self.phase in {Phase.STARTING, Phase.RUNNING}
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Struct):
     """The machine: events in, actions out."""
 
     processes: dict[Name, Process]

@@ -15,9 +15,10 @@ flush.policy = "commit"
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from tidelog.kernel.config import SettingError, Table
 from tidelog.kernel.limits import BROKERS_MAX
@@ -32,8 +33,7 @@ _OUR_VARIABLES = frozenset(
 _EVERY_BROKER = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """A setting as it was given, and where: `broker` is -1 where it is for all."""
 
     name: str
@@ -42,8 +42,7 @@ class Origin:
     broker: int = _EVERY_BROKER
 
 
-@dataclass(slots=True)
-class Wish:
+class Wish(Struct):
     """What the user wants to run. `settings` are checked texts."""
 
     brokers: int | None = None
@@ -55,8 +54,7 @@ class Wish:
         return self.settings | self.broker_settings.get(broker, {})
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """The command line's part."""
 
     settings: Sequence[str] = ()

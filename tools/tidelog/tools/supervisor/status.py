@@ -2,8 +2,9 @@
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tidelog.kernel.ids import COORDINATOR_ID
 from tidelog.node.ipc.layout import Role, Slot, Word
@@ -13,8 +14,7 @@ from tidelog.tools.supervisor.plan import Name, Phase
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """One process as it was found at this moment."""
 
     name: Name

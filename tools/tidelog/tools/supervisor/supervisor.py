@@ -10,8 +10,9 @@ import selectors
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, assert_never
+
+from msgspec import Struct
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import BrokerId, Incarnation
@@ -40,8 +41,7 @@ _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 log = EventLog("supervisor")
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """What a start has prepared for the supervisor."""
 
     run: Run
@@ -53,8 +53,7 @@ class Setup:
     began: Instant
 
 
-@dataclass(slots=True)
-class _Living:
+class _Living(Struct):
     """A child that has not been reaped."""
 
     pid: int

@@ -7,8 +7,9 @@ import resource
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tidelog.kernel.config import SettingError, Table
 from tidelog.kernel.failures import CannotStartError
@@ -45,8 +46,7 @@ _DESCRIPTORS_MAX = 1 << 20
 log = EventLog("supervisor")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What `tidelog up` was asked for; `wish` is already checked."""
 
     cluster: str
