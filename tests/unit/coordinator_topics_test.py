@@ -5,7 +5,7 @@ import pytest
 from harness.controllers import ONE, THREE, TWO, Controlled, topic
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import ZERO_UUID, uuid_text
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k19_create_topics import CreatableTopic
 from tidelog.wire.metadata_records import (
     ConfigChanged,
@@ -189,6 +189,24 @@ def test_a_setting_that_breaks_its_rule_is_refused(configs: dict[str, str | None
 def test_a_refused_setting_is_told_with_its_rule() -> None:
     (result,) = Controlled(ONE).create(topic(configs={"segment.bytes": "12"}))
     assert "segment.bytes='12': must be between 4 KiB and 2 GiB - 1" in str(result.error_message)
+
+
+def test_an_unknown_setting_is_told_its_nearest_neighbour_unless_too_much_is_asked() -> None:
+    wrong: dict[str, str | None] = {"segment.byte": "4096"}
+    (result,) = Controlled(ONE).create(topic(configs=wrong))
+    assert "did you mean 'segment.bytes'?" in str(result.error_message)
+    results = Controlled(ONE).create(*(topic(f"t{n}", configs=wrong) for n in range(100)))
+    assert {one.error_message for one in results} == {"Unknown topic config name: segment.byte"}
+    (long,) = Controlled(ONE).create(topic(configs={"x" * 30_000: "1"}))
+    assert str(long.error_message).startswith("Unknown topic config name")
+
+
+def test_more_topics_than_one_request_may_name_are_refused_whole() -> None:
+    controlled = Controlled(ONE)
+    with pytest.raises(Rejected) as refused:
+        controlled.create(*(topic(f"t{number}") for number in range(10_001)))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert controlled.image.names == {}
 
 
 def test_a_name_that_stands_twice_is_refused_and_answered_once() -> None:

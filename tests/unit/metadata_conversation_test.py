@@ -2,11 +2,14 @@
 
 from harness.controllers import topic
 from harness.conversations import Conversation
+from tidelog.coordinator.controller.front import PeerLost
 from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset
 from tidelog.kernel.limits import COORDINATOR_DOWN_WAIT_MS, JOIN_AGAIN_MS, METADATA_APPLY_WAIT_MS
 from tidelog.node.metadata.link import IdBlock
+from tidelog.wire.control import RegisterAgain, encode
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.metadata_records import BrokerRegistered
 
 
 def running(*brokers: int) -> Conversation:
@@ -160,7 +163,7 @@ def test_a_message_to_an_earlier_coordinator_is_dropped() -> None:
     talk.settle()
     talk.inbox.append(message)
     talk.settle()
-    assert talk.ignored == ["it is meant for an earlier coordinator"]
+    assert "it is meant for an earlier coordinator" in talk.ignored
     assert talk.shard.image.names == {}
 
 
@@ -314,5 +317,40 @@ def test_a_creation_is_answered_though_a_broker_hangs() -> None:
     talk.settle()
     assert created.result is None
     talk.wait(METADATA_APPLY_WAIT_MS)
+    talk.settle()
+    assert created.codes() == [0]
+
+
+def test_a_broker_whose_connection_the_coordinator_forgot_registers_again() -> None:
+    talk = running(0)
+    side = talk.sides[BrokerId(0)]
+    assert talk.front is not None
+    talk.front.step(talk.now, PeerLost(side.peer))
+    talk.create(0, topic("lost"))
+    talk.settle()
+    created = talk.create(0, topic("t"))
+    talk.settle()
+    assert created.codes() == [0]
+    assert "t" in side.link.image.names
+    assert side.epochs == [Offset(3)]
+
+
+def test_who_is_registering_already_is_not_sent_round_in_circles() -> None:
+    talk = running()
+    side = talk.start_broker(0)
+    side.inbox.append(encode(RegisterAgain()))
+    talk.settle()
+    assert len(side.epochs) == 1
+    assert sum(isinstance(one, BrokerRegistered) for one in talk.durable) == 1
+
+
+def test_an_earlier_life_that_is_turned_away_does_not_silence_the_later_one() -> None:
+    talk = running()
+    later = talk.start_broker(0, incarnation=5)
+    talk.settle()
+    talk.start_broker(0, incarnation=4)
+    talk.settle()
+    talk.sides[BrokerId(0)] = later
+    created = talk.create(0, topic("t"))
     talk.settle()
     assert created.codes() == [0]

@@ -139,8 +139,22 @@ class Left(_Message, frozen=True, tag=23):
     call: int
 
 
+class RegisterAgain(_Message, frozen=True, tag=24):
+    """I do not know this connection; whoever waits for a Registered already may forget this."""
+
+
 ToCoordinator = Register | Applied | Forward | AllocateProducerIds | Leave
-ToBroker = Registered | Refused | Snapshot | Deltas | Answered | Failed | ProducerIds | Left
+ToBroker = (
+    Registered
+    | Refused
+    | Snapshot
+    | Deltas
+    | Answered
+    | Failed
+    | ProducerIds
+    | Left
+    | RegisterAgain
+)
 
 encode: Final = msgspec.msgpack.Encoder().encode
 _to_coordinator: Final[msgspec.msgpack.Decoder[ToCoordinator]] = msgspec.msgpack.Decoder(

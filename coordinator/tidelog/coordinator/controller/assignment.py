@@ -1,13 +1,13 @@
 """Which brokers hold the replicas of a new partition. Kafka's placement, as a pure function."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from tidelog.kernel.ids import BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """Where placement begins: drawn per topic, so that small topics spread over the brokers."""
 
     broker: int

@@ -7,6 +7,7 @@ one batch.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidelog.coordinator.controller import names, placement
 from tidelog.coordinator.controller.draws import Draws
@@ -34,6 +35,8 @@ from tidelog.wire.metadata_records import (
     TopicCreated,
 )
 
+TOPICS_HINTED_MAX: Final = 20
+
 
 @dataclass(slots=True)
 class _Batch:
@@ -51,12 +54,20 @@ class TopicCreation:
         self._image = image
         self._settings = settings
         self._draws = draws
+        self._hinting = True
         self._batch = _Batch()
-        self._unified = {names.unified(name): name for name in image.names}
+        self._unified: dict[str, str] | None = None
 
     def decide(
         self, request: CreateTopicsRequest
     ) -> tuple[tuple[MetadataRecord, ...], CreateTopicsResponse]:
+        if len(request.topics) > PARTITIONS_PER_DECISION_MAX:
+            raise Rejected(
+                ErrorCode.INVALID_REQUEST,
+                f"{len(request.topics)} topics in one request, the most allowed is "
+                f"{PARTITIONS_PER_DECISION_MAX}.",
+            )
+        self._hinting = len(request.topics) <= TOPICS_HINTED_MAX
         counts = Counter(topic.name for topic in request.topics)
         results: dict[str, CreatableTopicResult] = {}
         for topic in request.topics:
@@ -82,14 +93,15 @@ class TopicCreation:
             )
 
     def _create(self, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
-        configs = checked_configs(topic.configs)
+        configs = checked_configs(topic.configs, hinting=self._hinting)
         partitions = placement.place(topic, self._image, self._settings, self._draws)
         self._check_room(len(partitions))
         # Nothing is made, so there is no id to tell.
         topic_id = ZERO_UUID if validate_only else self._new_id()
         self._batch.names.add(topic.name)
         self._batch.partitions += len(partitions)
-        self._unified.setdefault(names.unified(topic.name), topic.name)
+        if self._unified is not None:
+            self._unified.setdefault(names.unified(topic.name), topic.name)
         self._batch.records += _records(topic.name, topic_id, configs, partitions)
         return CreatableTopicResult(
             name=topic.name,
@@ -113,12 +125,21 @@ class TopicCreation:
             )
         if name in self._image.names:
             raise Rejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        other = self._unified.get(names.unified(name))
+        other = self._colliding(name)
         if other is not None:
             raise Rejected(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{name}' collides with existing topic: {other}",
             )
+
+    def _colliding(self, name: str) -> str | None:
+        unified = names.unified(name)
+        if "_" not in unified:
+            return None
+        if self._unified is None:
+            taken = (*self._image.names, *self._batch.names)
+            self._unified = {names.unified(one): one for one in taken}
+        return self._unified.get(unified)
 
     def _check_room(self, partitions: int) -> None:
         if self._batch.partitions + partitions > PARTITIONS_PER_DECISION_MAX:

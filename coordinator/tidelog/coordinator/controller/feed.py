@@ -79,6 +79,11 @@ class Feed:
     def close(self, peer: Peer) -> None:
         self.sessions.pop(peer, None)
 
+    def close_all(self, broker: BrokerId) -> None:
+        """A broker has one connection: the one it registered by last."""
+        for one in [one for one in self.sessions.values() if one.broker == broker]:
+            self.close(one.peer)
+
     def applied(self, peer: Peer, offset: Offset) -> list[Send]:
         """A broker has come so far, so it may be sent more."""
         session = self.sessions[peer]

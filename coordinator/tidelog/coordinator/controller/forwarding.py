@@ -1,8 +1,9 @@
 """Clients' frames that brokers pass on: bytes into requests, replies into bytes."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tidelog.coordinator.controller.deletion import asked_topics
 from tidelog.coordinator.controller.requests import (
@@ -19,8 +20,7 @@ from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(Struct, frozen=True):
     api: AnyApi
     request: Callable[[int, Any], ControllerRequest]
     refusal: Callable[[Any, Refusal], ControllerReply]
@@ -65,8 +65,7 @@ _KINDS: Final[Mapping[int, _Kind]] = {
 _APIS: Final[Mapping[int, AnyApi]] = {key: kind.api for key, kind in _KINDS.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Forwarded:
+class Forwarded(Struct, frozen=True):
     """One frame read; it knows how to answer itself."""
 
     header: RequestHeader

@@ -51,6 +51,7 @@ from tidelog.wire.control import (
     ProducerIds,
     Refused,
     Register,
+    RegisterAgain,
     Registered,
     ToBroker,
     decode_to_coordinator,
@@ -201,9 +202,12 @@ class Front:
             return [Ignored(peer, str(error))]
         if isinstance(message, Register):
             return self._register(now, peer, message)
-        session = self.feed.sessions.get(peer)
-        if session is None or message.to != self._incarnation:
+        if message.to != self._incarnation:
             return [Ignored(peer, "it is meant for an earlier coordinator")]
+        session = self.feed.sessions.get(peer)
+        if session is None:
+            # It takes itself for connected, and would wait for ever.
+            return [Ignored(peer, "it has no session"), SendTo(peer, RegisterAgain())]
         return self._told(now, session, message)
 
     def _told(
@@ -225,8 +229,6 @@ class Front:
                 assert_never(message)
 
     def _register(self, now: Instant, peer: Peer, message: Register) -> list[Effect]:
-        for other in [one for one in self.feed.sessions.values() if one.broker == message.broker]:
-            self.feed.close(other.peer)
         request = RegisterBroker(
             cluster_id=message.cluster_id,
             broker=message.broker,
@@ -243,6 +245,7 @@ class Front:
             if isinstance(reply, Refusal):
                 return [SendTo(peer, Refused(message.session, reply.code, reply.detail))]
             assert isinstance(reply, BrokerRegistration)
+            self.feed.close_all(message.broker)
             session = Session(
                 peer=peer,
                 session=message.session,

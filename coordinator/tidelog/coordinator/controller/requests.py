@@ -1,6 +1,6 @@
 """What the controller is asked, and what it replies."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, Uuid
 from tidelog.wire.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -8,8 +8,7 @@ from tidelog.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteT
 from tidelog.wire.metadata_records import StopKind
 
 
-@dataclass(frozen=True, slots=True)
-class Activate:
+class Activate(Struct, frozen=True):
     """The first request of every life of the controller."""
 
     cluster_id: str
@@ -17,8 +16,7 @@ class Activate:
     run_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBroker:
+class RegisterBroker(Struct, frozen=True):
     cluster_id: str
     broker: BrokerId
     incarnation: Incarnation
@@ -30,15 +28,13 @@ class RegisterBroker:
     applied: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(Struct, frozen=True):
     """Reply to RegisterBroker."""
 
     epoch: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerApplied:
+class BrokerApplied(Struct, frozen=True):
     """A broker's image has everything up to this offset."""
 
     broker: BrokerId
@@ -46,8 +42,7 @@ class BrokerApplied:
     offset: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerStarted:
+class BrokerStarted(Struct, frozen=True):
     """The supervisor forked a broker: its earlier lives are over."""
 
     broker: BrokerId
@@ -59,8 +54,7 @@ class BrokerStarted:
         return self.incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerLost:
+class BrokerLost(Struct, frozen=True):
     """This life of a broker died, stopped, hangs, or is about to go."""
 
     broker: BrokerId
@@ -72,34 +66,29 @@ class BrokerLost:
         return Incarnation(self.incarnation + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopics:
+class CreateTopics(Struct, frozen=True):
     version: int
     message: CreateTopicsRequest
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopics:
+class DeleteTopics(Struct, frozen=True):
     version: int
     message: DeleteTopicsRequest
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIds:
+class AllocateProducerIds(Struct, frozen=True):
     broker: BrokerId
     incarnation: Incarnation
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
+class ProducerIdBlock(Struct, frozen=True):
     """Reply to AllocateProducerIds."""
 
     first: ProducerId
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """Reply to everything that only tells the controller something."""
 
 

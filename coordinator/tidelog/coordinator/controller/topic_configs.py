@@ -13,8 +13,16 @@ SOURCE_BROKER: Final = 4
 SOURCE_DEFAULT: Final = 5
 
 
-def checked_configs(given: Sequence[CreatableTopicConfig]) -> dict[str, str]:
-    """Name to text; INVALID_CONFIG where one is unknown or breaks its rule."""
+HINT_NAME_CHARS_MAX: Final = 100
+
+
+def checked_configs(
+    given: Sequence[CreatableTopicConfig], *, hinting: bool = True
+) -> dict[str, str]:
+    """Name to text; INVALID_CONFIG where one is unknown or breaks its rule.
+
+    To find the nearest name takes milliseconds, so who asks for very much gets no hints.
+    """
     checked = {}
     for config in given:
         if config.value is None:
@@ -22,6 +30,9 @@ def checked_configs(given: Sequence[CreatableTopicConfig]) -> dict[str, str]:
                 ErrorCode.INVALID_CONFIG,
                 f"Null value not supported for topic configs: {config.name}",
             )
+        near = hinting and len(config.name) <= HINT_NAME_CHARS_MAX
+        if config.name not in TOPIC and not near:
+            raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {config.name}")
         try:
             TOPIC.check(config.name, config.value)
         except SettingError as error:

@@ -5,8 +5,9 @@ the coordinator the askers hear of it from the brokers they asked.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from tidelog.kernel.ids import NO_OFFSET, BrokerId, Offset, RequestId
 from tidelog.kernel.instant import Instant, ms
@@ -15,8 +16,7 @@ from tidelog.kernel.limits import METADATA_APPLY_WAIT_MS
 ReplyT = TypeVar("ReplyT")
 
 
-@dataclass(frozen=True, slots=True)
-class _Wait(Generic[ReplyT]):
+class _Wait(Struct, Generic[ReplyT], frozen=True):
     offset: Offset
     until: Instant
     reply: ReplyT

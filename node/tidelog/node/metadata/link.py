@@ -34,6 +34,7 @@ from tidelog.wire.control import (
     ProducerIds,
     Refused,
     Register,
+    RegisterAgain,
     Registered,
     Snapshot,
     ToCoordinator,
@@ -294,19 +295,23 @@ class Link:
             # Not of our making: start over, in a while, rather than miss what it was.
             self._register_again = Instant(now + ms(REGISTER_AGAIN_MS))
             return []
-        if message.session != self._session:
+        if not isinstance(message, RegisterAgain) and message.session != self._session:
             return []
         match message:
             case Deltas():
                 return self._deltas(now, message)
             case Snapshot():
                 return self._snapshot(now, message)
-            case Registered() | Refused():
+            case Registered() | Refused() | RegisterAgain():
                 return self._registered(now, message)
             case _:
                 return self._answered(message)
 
-    def _registered(self, now: Instant, message: Registered | Refused) -> list[Effect]:
+    def _registered(
+        self, now: Instant, message: Registered | Refused | RegisterAgain
+    ) -> list[Effect]:
+        if isinstance(message, RegisterAgain):
+            return [] if self._coordinator is None else self._register(now)
         self._register_again = None
         if isinstance(message, Refused):
             return [TurnedAway(message.code, message.detail)]
