@@ -1,7 +1,8 @@
 """What the controller needs to know of the settings, read once at its start."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from tidelog.node.settings import BROKER
 
@@ -9,8 +10,7 @@ REPLICATION_FACTOR_MAX = 1
 """One replica a partition, until replication is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerSettings:
+class ControllerSettings(Struct, frozen=True):
     partitions_default: int = 1
     replication_factor_default: int = 1
     replication_factor_max: int = REPLICATION_FACTOR_MAX

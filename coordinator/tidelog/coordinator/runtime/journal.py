@@ -7,8 +7,9 @@ stable storage when it returns; if it raises, nothing of it is in the log.
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from tidelog.coordinator.controller.front import Append, SaveSnapshot
 from tidelog.coordinator.runtime.snapshots import (
@@ -39,8 +40,7 @@ SETTINGS: Final = LogSettings(segment_bytes=16 * MIB, segment_ms=LONG_MAX)
 _READ_BYTES: Final = 4 * MIB
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(Struct, frozen=True):
     """What a mark tells of the process that opened the directory."""
 
     boot_id: str
@@ -48,8 +48,7 @@ class Life:
     incarnation: Incarnation
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(Struct):
     """What the files say."""
 
     image: MetadataImage

@@ -6,8 +6,9 @@ records, each under its CRC, the last one a `SnapshotEnded` that counts the othe
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
@@ -22,8 +23,7 @@ _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _BATCH_RECORDS: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotName:
+class SnapshotName(Struct, frozen=True):
     offset: Offset
     """The last one in the snapshot."""
     epoch: Epoch

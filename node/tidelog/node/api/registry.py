@@ -1,8 +1,9 @@
 """The APIs a broker serves: dispatch, ApiVersions and the table in docs/ are made of these rows."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from tidelog.node.api.call import Call
 from tidelog.wire.header import AnyApi
@@ -14,8 +15,7 @@ Handler = Callable[[Call, Any], object | None]
 """Takes the call and its message; gives the answer, NO_ANSWER, or None: it will answer later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """One API key as this broker serves it."""
 
     api: AnyApi

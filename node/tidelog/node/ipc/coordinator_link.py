@@ -7,10 +7,10 @@ callbacks. Make it in the broker's own process: a ZeroMQ context does not surviv
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, assert_never
 
 import zmq
+from msgspec import Struct
 from zmq.utils.monitor import recv_monitor_message
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId
@@ -50,8 +50,7 @@ _PRINCIPAL: Final = "User:ANONYMOUS"
 Result = bytes | IdBlock | ErrorCode
 
 
-@dataclass(slots=True)
-class Hooks:
+class Hooks(Struct):
     """What the broker does when the coordinator says something."""
 
     on_image_changed: Callable[[MetadataImage, Changes], None]

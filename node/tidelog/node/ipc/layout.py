@@ -13,8 +13,9 @@ what was published or nothing, never a mixture, also where a writer was killed i
 import struct
 import zlib
 from array import array
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import BrokerId, Incarnation
@@ -156,8 +157,7 @@ class Fences:
         self._words.release()
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """What a process last published, and its last heartbeat (0: none yet)."""
 
     heartbeat: Instant

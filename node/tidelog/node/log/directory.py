@@ -1,8 +1,9 @@
 """All logs of one broker, and what is kept once for them: its owner, marks, checkpoints."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
@@ -332,8 +333,7 @@ class LogDirectory:
             self._logs[key] = log
 
 
-@dataclass(slots=True)
-class _Offsets:
+class _Offsets(Struct):
     """The checkpoints as they were read, and the high watermarks as they were told since."""
 
     recovery_points: Mapping[TopicPartition, int]

@@ -7,9 +7,10 @@ power does not, so only what was flushed can be trusted, even after a clean stop
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from tidelog.kernel.ids import Incarnation
 from tidelog.wire.crc import crc32c
@@ -26,8 +27,7 @@ class LastStop(Enum):
     POWER_LOSS = "power loss"
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedLog:
+class ClosedLog(Struct, frozen=True):
     """One log as a clean stop left it: enough to answer for it without reading it."""
 
     start: int
@@ -37,8 +37,7 @@ class ClosedLog:
     active_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """Written at start with `clean` false, and again at a clean stop."""
 
     clean: bool

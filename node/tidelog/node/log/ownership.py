@@ -1,6 +1,6 @@
 """Whose log directory it is: Kafka's `meta.properties`, written once and compared ever after."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.files import Directory
@@ -8,8 +8,7 @@ from tidelog.kernel.ids import Incarnation, Uuid, uuid_from_text, uuid_text
 from tidelog.node.log.checkpoints import META_PROPERTIES, decode_properties, encode_properties
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Struct, frozen=True):
     """Who opens a log directory."""
 
     cluster_id: str

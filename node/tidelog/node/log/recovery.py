@@ -4,7 +4,7 @@ What lies below the recovery point was flushed and checked once; it is trusted. 
 that holds it on, each batch is read, checked, and taken into new indexes and the producer state.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
@@ -22,8 +22,7 @@ LEFT_BEHIND = (".tmp", ".deleted", ".cleaned")
 """Suffixes of files that were about to become something, or to go."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """A torn tail that was removed."""
 
     offset: int
@@ -32,8 +31,7 @@ class Cut:
     reason: str
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(Struct):
     """A log's state, read from its files."""
 
     segments: SegmentList
@@ -45,8 +43,7 @@ class Loaded:
     bytes_scanned: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(Struct, frozen=True):
     """What is known of a log besides its files."""
 
     last_stop: LastStop

@@ -1,7 +1,8 @@
 """What a log is told about its topic, with Kafka's defaults."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tidelog.kernel.limits import BATCH_BYTES_MAX_DEFAULT, MIB
 
@@ -9,8 +10,7 @@ LONG_MAX: Final = 2**63 - 1
 HOUR_MS: Final = 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
-class LogSettings:
+class LogSettings(Struct, frozen=True):
     """One topic's settings as its logs use them; Kafka's name stands in each comment."""
 
     segment_bytes: int = 1024 * MIB  # segment.bytes

@@ -3,8 +3,9 @@
 Exception: on a compacted topic every record needs a key, so there they are walked.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tidelog.node.log.settings import LogSettings
 from tidelog.wire.crc import crc32c
@@ -25,8 +26,7 @@ CODEC_MAX: Final = 4
 NO_TIMESTAMP: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRules:
+class BatchRules(Struct, frozen=True):
     """What validation needs of a topic's settings."""
 
     message_bytes_max: int

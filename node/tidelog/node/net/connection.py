@@ -6,8 +6,9 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
 
 from tidelog.kernel import limits
 from tidelog.kernel.instant import Instant
@@ -31,8 +32,7 @@ class Dispatcher(Protocol):
     def begin(self, client: Client, frame: memoryview, now: Instant) -> None: ...
 
 
-@dataclass(slots=True)
-class NetworkStats:
+class NetworkStats(Struct):
     """Counters of all connections, for the board."""
 
     connections: int = 0
@@ -43,8 +43,7 @@ class NetworkStats:
     refused_frames: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkParts:
+class NetworkParts(Struct, frozen=True):
     """What every connection of a broker shares."""
 
     loop: asyncio.AbstractEventLoop

@@ -3,8 +3,9 @@
 import errno
 import socket
 import time
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.instant import ms
@@ -17,8 +18,7 @@ _OUT_OF_FILES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _ACCEPT_PAUSE_S: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerLimits:
+class ListenerLimits(Struct, frozen=True):
     connections_max: int
     idle_ms_max: int
 

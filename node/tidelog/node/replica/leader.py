@@ -1,13 +1,13 @@
 """The leader of one partition: who is in sync, and up to where a record is safe. No I/O."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from tidelog.kernel.ids import BrokerId, Epoch, Offset
 
 
-@dataclass(frozen=True, slots=True)
-class AdvanceHighWatermark:
+class AdvanceHighWatermark(Struct, frozen=True):
     """Records below `to` are on every in-sync replica: they may be read, and acks=all answered."""
 
     to: Offset

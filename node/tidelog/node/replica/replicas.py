@@ -1,7 +1,8 @@
 """The partitions this broker holds, and whether it leads them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from tidelog.kernel.ids import Epoch, Offset, Partition, TopicPartition, Uuid
 from tidelog.node.log.log import Log
@@ -10,8 +11,7 @@ from tidelog.node.replica.leader import Leader
 from tidelog.wire.errors import ErrorCode, Rejected
 
 
-@dataclass(slots=True, eq=False)
-class Replica:
+class Replica(Struct, eq=False):
     """One partition on this broker."""
 
     topic: str

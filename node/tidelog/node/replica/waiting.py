@@ -2,8 +2,9 @@
 
 import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from tidelog.kernel.ids import TopicPartition
 from tidelog.kernel.instant import Instant
@@ -12,8 +13,7 @@ _STALE_MAX: Final = 1024
 """Woken waiters may stay in the heap of deadlines, but not more than these and twice the rest."""
 
 
-@dataclass(slots=True, eq=False)
-class Waiter:
+class Waiter(Struct, eq=False):
     """One request that is answered when enough has come, or at its deadline."""
 
     keys: tuple[TopicPartition, ...]
@@ -82,6 +82,10 @@ class Waiting:
     def disturbed(self, now: Instant, key: TopicPartition) -> None:
         """The partition lost its leader or is gone: all who wait for it must look again."""
         self._wake(now, list(self._by_key.get(key, ())))
+
+    def begins_later(self, now: Instant, key: TopicPartition) -> None:
+        """Records at the partition's start are gone: fetches must look again."""
+        self._wake(now, [one for one in self._by_key.get(key, ()) if one.ready is None])
 
     def expire(self, now: Instant) -> None:
         """Wake whose time is up."""

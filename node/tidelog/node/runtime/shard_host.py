@@ -2,8 +2,9 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar, assert_never
+
+from msgspec import Struct
 
 from tidelog.kernel.ids import NO_OFFSET, Offset, RequestId
 from tidelog.kernel.instant import Instant
@@ -15,63 +16,54 @@ RecordT = TypeVar("RecordT")
 ReplyT = TypeVar("ReplyT")
 
 
-@dataclass(frozen=True, slots=True)
-class Requested(Generic[RequestT]):
+class Requested(Struct, Generic[RequestT], frozen=True):
     """Someone asks; `asked` never comes twice."""
 
     asked: RequestId
     request: RequestT
 
 
-@dataclass(frozen=True, slots=True)
-class LogAppended:
+class LogAppended(Struct, frozen=True):
     """The batch of this ticket is in the log, which now ends before `end`."""
 
     ticket: int
     end: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class LogCommitted:
+class LogCommitted(Struct, frozen=True):
     """Nothing before `end` can be lost any more."""
 
     end: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class AppendFailed:
+class AppendFailed(Struct, frozen=True):
     """The log took a batch not, or not surely: what was replayed may never come true."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """The deadline came."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRecords(Generic[RecordT]):
+class AppendRecords(Struct, Generic[RecordT], frozen=True):
     """Write these as one batch, after those of lower tickets."""
 
     ticket: int
     records: tuple[RecordT, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """What a request gets that the protocol turns down."""
 
     code: ErrorCode
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply(Generic[ReplyT]):
+class Reply(Struct, Generic[ReplyT], frozen=True):
     asked: RequestId
     reply: ReplyT | Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(Struct, frozen=True):
     """Drop this host and its shard, and load the log anew: there is no undo."""
 
 
