@@ -6,8 +6,9 @@ one batch.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from tidelog.coordinator.controller import names, placement
 from tidelog.coordinator.controller.draws import Draws
@@ -38,8 +39,7 @@ from tidelog.wire.metadata_records import (
 TOPICS_HINTED_MAX: Final = 20
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(Struct):
     """What a request has decided so far."""
 
     names: set[str] = field(default_factory=set)

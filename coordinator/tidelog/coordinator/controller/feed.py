@@ -2,8 +2,9 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
+
+from msgspec import Struct, field
 
 from tidelog.kernel.ids import NO_OFFSET, BrokerId, Incarnation, Offset
 from tidelog.kernel.limits import (
@@ -19,8 +20,7 @@ Peer = bytes
 """How the socket names a connection."""
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """One connection of one life of a broker. `sent` and `applied` are offsets of its image."""
 
     peer: Peer
@@ -31,16 +31,14 @@ class Session:
     sent: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Hand this to the socket."""
 
     peer: Peer
     message: Snapshot | Deltas
 
 
-@dataclass(slots=True)
-class Feed:
+class Feed(Struct):
     """What is committed, and who has been sent how much of it.
 
     Invariant: `image` is the log up to its committed end; the kept batches are the last of it,

@@ -6,8 +6,9 @@ what is meant for others or past its deadline, and lets committed records flow t
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import assert_never
+
+from msgspec import Struct
 
 from tidelog.coordinator.controller.feed import Feed, Peer, Send, Session
 from tidelog.coordinator.controller.forwarding import Forwarded
@@ -60,30 +61,26 @@ from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.metadata_records import MetadataRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """A peer's message, as bytes."""
 
     peer: Peer
     frame: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PeerLost:
+class PeerLost(Struct, frozen=True):
     """The socket has nobody by this name any more."""
 
     peer: Peer
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(Struct, frozen=True):
     """The supervisor told of a broker."""
 
     request: BrokerStarted | BrokerLost
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Struct, frozen=True):
     """Write one batch, all or nothing; its first record is at offset `base`."""
 
     ticket: int
@@ -91,21 +88,18 @@ class Append:
     records: tuple[MetadataRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SendTo:
+class SendTo(Struct, frozen=True):
     peer: Peer
     message: ToBroker
 
 
-@dataclass(frozen=True, slots=True)
-class Active:
+class Active(Struct, frozen=True):
     """The controller has taken over and its word is on disk: brokers may come."""
 
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True)
-class SaveSnapshot:
+class SaveSnapshot(Struct, frozen=True):
     """Write the whole image as of `offset` beside the log."""
 
     offset: Offset
@@ -113,16 +107,14 @@ class SaveSnapshot:
     records: tuple[MetadataRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Struct, frozen=True):
     """A message nobody answers; worth a line in the log."""
 
     peer: Peer
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(Struct, frozen=True):
     """The log cannot be trusted in this life; end the process, the next one loads it anew."""
 
     reason: str

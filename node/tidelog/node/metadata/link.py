@@ -6,9 +6,11 @@ out. A call that was never sent waits a little for the coordinator to come back,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import assert_never
+
+from msgspec import Struct
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, Uuid
 from tidelog.kernel.instant import Instant, ms
@@ -44,8 +46,7 @@ from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.metadata_records import MetadataRecord, SnapshotEnded, StopKind
 
 
-@dataclass(frozen=True, slots=True)
-class Me:
+class Me(Struct, frozen=True):
     """What a broker says of itself when it registers."""
 
     cluster_id: str
@@ -58,86 +59,72 @@ class Me:
     stopped: StopKind = StopKind.FIRST_START
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(Struct, frozen=True):
     """The coordinator can be spoken to; perhaps another one than before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(Struct, frozen=True):
     """It is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     frame: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardAsked:
+class ForwardAsked(Struct, frozen=True):
     call: int
     client: Client
     frame: bytes
     deadline: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class IdsAsked:
+class IdsAsked(Struct, frozen=True):
     call: int
     deadline: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveAsked:
+class LeaveAsked(Struct, frozen=True):
     """The broker stops: it wants to be fenced first, and never unfenced again."""
 
     call: int
     deadline: Instant
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """The deadline came."""
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     message: ToCoordinator
 
 
-@dataclass(frozen=True, slots=True)
-class ImageChanged:
+class ImageChanged(Struct, frozen=True):
     changes: Changes
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """This broker is unfenced, and its own image says so: it may serve."""
 
     epoch: Offset
 
 
-@dataclass(frozen=True, slots=True)
-class Fenced:
+class Fenced(Struct, frozen=True):
     """The cluster gave this life up; it asks to be taken back."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnedAway:
+class TurnedAway(Struct, frozen=True):
     """The coordinator will not have this broker."""
 
     code: ErrorCode
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class IdBlock:
+class IdBlock(Struct, frozen=True):
     first: ProducerId
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """A call's end: the answer's frame, a block of ids, nothing for a leave, or why not."""
 
     call: int
@@ -154,8 +141,7 @@ class _Sent(Enum):
     YES = 1
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     asked: Asked
     give_up: Instant
     """When a call that nobody could be told of is refused."""
