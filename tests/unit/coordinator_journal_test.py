@@ -8,6 +8,7 @@ import pytest
 from harness.controllers import ONE, Controlled, replayed, topic
 from harness.memory_disk import Inode, MemoryDirectory, MemoryDisk
 from tidelog.coordinator.controller.front import Append, SaveSnapshot
+from tidelog.coordinator.runtime.flushed import flushed_end
 from tidelog.coordinator.runtime.journal import Journal, Life, Loaded
 from tidelog.coordinator.runtime.snapshots import (
     SnapshotName,
@@ -150,6 +151,47 @@ def test_damage_with_good_batches_behind_it_is_no_torn_tail(disk: Disk) -> None:
     disk.segment[100] ^= 1
     with pytest.raises(CannotStartError, match=r"metadata log is damaged.*restore .* --data"):
         disk.load()
+
+
+@pytest.mark.parametrize("life", [HERE, AFTER_POWER_LOSS], ids=["kill", "power loss"])
+@pytest.mark.parametrize("position", [8, 70, 100])
+def test_damage_below_what_was_forced_out_stops_the_start(
+    disk: Disk, position: int, life: Life
+) -> None:
+    disk.segment[position] ^= 1
+    with pytest.raises(CannotStartError, match="damaged"):
+        disk.load(life)
+
+
+def test_a_segment_that_recovery_trusts_is_held_against_its_checksums(disk: Disk) -> None:
+    journal, _ = disk.load()
+    for number in range(3):
+        disk.write(journal, *(f"{number}-{name}" for name in range(60)))
+    content = disk.segment
+    content[content.index(b"127.0.0.1")] = ord("9")
+    with pytest.raises(CannotStartError, match="wrong checksum"):
+        disk.load(AFTER_POWER_LOSS)
+
+
+def test_what_a_batch_vouches_for_is_where_its_round_began(disk: Disk) -> None:
+    journal, _ = disk.load()
+    assert flushed_end(disk.log) < disk.promised
+    disk.write(journal, "d")
+    before = disk.promised
+    disk.write(journal, "e")
+    assert flushed_end(disk.log) == before
+    disk.segment[100] ^= 1
+    disk.segment[-1] ^= 1
+    assert 0 < flushed_end(disk.log) < before
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bytes_that_are_no_batches_vouch_for_nothing(seed: int) -> None:
+    directory = MemoryDisk().directory("coordinator")
+    directory.make()
+    noise = Random(seed).choices(b"\x00\x02\x3d\xff", k=4_000)
+    directory.replace(SEGMENT, bytes(noise))
+    assert flushed_end(directory) == 0
 
 
 def test_a_record_that_contradicts_the_ones_before_it_is_damage(disk: Disk) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from tidelog.coordinator.controller.front import Append, SaveSnapshot
+from tidelog.coordinator.runtime.flushed import flushed_end, flushed_header
 from tidelog.coordinator.runtime.snapshots import (
     SnapshotName,
     decode_batch,
@@ -32,8 +33,9 @@ from tidelog.node.log.marks import MARK_NAME, LastStop, Mark, decode_mark, encod
 from tidelog.node.log.recovery import Cut, Expected, recover
 from tidelog.node.log.settings import LONG_MAX, LogSettings
 from tidelog.node.metadata.image import MetadataImage
+from tidelog.wire.errors import WireError
 from tidelog.wire.metadata_records import MetadataRecord
-from tidelog.wire.records import iterate_batches, read_header
+from tidelog.wire.records import check_crc, iterate_batches, read_header
 
 NAME: Final = LogName("__cluster_metadata", Partition(0), ZERO_UUID)
 SETTINGS: Final = LogSettings(segment_bytes=16 * MIB, segment_ms=LONG_MAX)
@@ -94,7 +96,7 @@ class Journal:
         try:
             self._load_snapshot(loaded)
             self._load_log(loaded)
-        except CorruptError as error:
+        except (CorruptError, WireError) as error:
             raise CannotStartError(
                 f"the metadata log is damaged: {error}; restore {self._directory.path} from a "
                 "copy, or start with another --data"
@@ -104,19 +106,28 @@ class Journal:
     def write(self, batches: Sequence[Append], epoch: int) -> Offset:
         """Append the batches and force them to disk; the log's end then."""
         before = self._log.end
-        now, now_ms = Instant(time.monotonic_ns()), time.time_ns() // 1_000_000
         try:
             for batch in batches:
-                assert batch.base == self._log.end, (batch.base, self._log.end)
-                view = memoryview(
-                    encode_batch(batch.records, base=batch.base, epoch=epoch, now_ms=now_ms)
-                )
-                self._log.append_as_leader(now, now_ms, view, read_header(view), epoch)
+                self._append(batch, epoch, flushed=before)
             self._flush()
         except OSError:
             self._forget(before)
             raise
         return Offset(self._log.end)
+
+    def _append(self, batch: Append, epoch: int, *, flushed: int) -> None:
+        assert batch.base == self._log.end, (batch.base, self._log.end)
+        now, now_ms = Instant(time.monotonic_ns()), time.time_ns() // 1_000_000
+        view = memoryview(
+            encode_batch(
+                batch.records,
+                base=batch.base,
+                epoch=epoch,
+                now_ms=now_ms,
+                headers=flushed_header(flushed),
+            )
+        )
+        self._log.append_as_leader(now, now_ms, view, read_header(view), epoch)
 
     def _forget(self, end: int) -> None:
         """Nobody was told of what lies behind: the next life must not find it, for the disk may
@@ -174,8 +185,11 @@ class Journal:
         now_ms = time.time_ns() // 1_000_000
         # A snapshot is made of what was committed, so all it covers was flushed.
         point = loaded.snapshot_offset + 1
+        flushed = point
+        if loaded.last_stop in {LastStop.POWER_LOSS, LastStop.NEVER_RAN}:
+            flushed = max(point, flushed_end(self._directory))
         found = recover(
-            self._directory, Expected(loaded.last_stop, point, 0, now_ms), self._settings
+            self._directory, Expected(loaded.last_stop, flushed, 0, now_ms), self._settings
         )
         self._log.adopt(found, point, now_ms)
         loaded.cut = found.cut
@@ -194,6 +208,8 @@ class Journal:
             part = self._log.read(offset, _READ_BYTES, self._log.end, min_one=True)
             assert part is not None, offset
             for header, batch in iterate_batches(part.file.read(part.position, part.size)):
+                if not check_crc(batch):
+                    raise CorruptError(file=place, position=offset, reason="wrong checksum")
                 for at, record in enumerate(decode_batch(batch, place=place), header.base_offset):
                     if at == offset:
                         _replay(loaded.image, record, place=place)

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from tidelog.coordinator.runtime.flushed import Headers
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import Epoch, Offset
@@ -45,15 +46,14 @@ def snapshot_names(directory: Directory) -> list[SnapshotName]:
 
 
 def encode_batch(
-    records: Sequence[MetadataRecord], *, base: int, epoch: int, now_ms: int
+    records: Sequence[MetadataRecord], *, base: int, epoch: int, now_ms: int, headers: Headers = ()
 ) -> bytearray:
-    """One batch of the metadata log or of a snapshot."""
+    """One batch of the metadata log or of a snapshot; the headers go to its first record."""
+    first, *others = (
+        Record(offset, now_ms, None, encode(record)) for offset, record in enumerate(records, base)
+    )
     return build_batch(
-        [
-            Record(offset, now_ms, None, encode(record))
-            for offset, record in enumerate(records, base)
-        ],
-        origin=Origin(leader_epoch=epoch),
+        [first._replace(headers=headers), *others], origin=Origin(leader_epoch=epoch)
     )
 
 
