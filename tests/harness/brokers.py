@@ -17,7 +17,7 @@ from tidelog.kernel.ids import (
     Uuid,
 )
 from tidelog.kernel.instant import Instant
-from tidelog.node.api.broker import Broker
+from tidelog.node.api.broker import Broker, Space
 from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
@@ -117,6 +117,30 @@ class FakeLink:
         done((ProducerId(self.next_id - 10), 10))
 
 
+class FakeStorage:
+    """The directory of the logs; checkpoints are written at once, unless a test says otherwise."""
+
+    path = "/data/broker-0"
+
+    def __init__(self) -> None:
+        self.free = Space(1_000_000, 400_000)
+        self.failure: OSError | None = None
+        self.asked: list[Callable[[bool], None]] = []
+        self.answers: bool | None = True
+        """None: not yet; a test calls what is in `asked`."""
+
+    def space(self) -> Space:
+        if self.failure is not None:
+            raise self.failure
+        return self.free
+
+    def keep_starts(self, done: Callable[[bool], None]) -> None:
+        if self.answers is None:
+            self.asked.append(done)
+        else:
+            done(self.answers)
+
+
 class HandlerBench:
     """One broker in one directory, with a clock that tests move."""
 
@@ -125,6 +149,7 @@ class HandlerBench:
         self.alarms: list[Instant] = []
         self.failures: list[tuple[TopicPartition, str]] = []
         self.link = FakeLink()
+        self.storage = FakeStorage()
         self.image = MetadataImage(noting=True)
         replicas, waiting = Replicas(), Waiting(self.alarms.append)
         given = {name.replace("_", "."): value for name, value in settings.items()}
@@ -146,6 +171,7 @@ class HandlerBench:
             sessions=FetchSessions(10, random.Random(1)),
             link=self.link,
             producer_ids=ProducerIds(self.link.allocate_producer_ids),
+            storage=self.storage,
             on_storage_failure=lambda key, error: self.failures.append((key, str(error))),
             wall_offset_ns=START_MS * 1_000_000,
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tidelog.kernel.ids import BrokerId, ProducerId, TopicPartition
 from tidelog.kernel.instant import Instant, WallMs
@@ -34,6 +34,28 @@ class Link(Protocol):
     ) -> None: ...
 
 
+class Space(NamedTuple):
+    """How full a volume is."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
+class Storage(Protocol):
+    """The directory that holds this broker's logs, as a whole."""
+
+    @property
+    def path(self) -> str: ...
+
+    def space(self) -> Space:
+        """Of its volume; OSError where that cannot be asked."""
+        ...
+
+    def keep_starts(self, done: Callable[[bool], None]) -> None:
+        """Bring the starts of all logs to disk; `done` gets whether they are there now."""
+        ...
+
+
 @dataclass(slots=True)
 class Counters:
     """What the board shows of the data plane."""
@@ -57,6 +79,7 @@ class Broker:
     sessions: FetchSessions
     link: Link
     producer_ids: ProducerIds
+    storage: Storage
     on_storage_failure: Callable[[TopicPartition, Exception], None]
     """Told when a partition's files could not be written or read."""
     wall_offset_ns: int = 0

@@ -11,7 +11,17 @@ from tidelog.node.api import (
     k03_metadata,
     k10_find_coordinator,
     k18_api_versions,
+    k21_delete_records,
     k22_init_producer_id,
+    k23_offset_for_leader_epoch,
+    k29_describe_acls,
+    k30_create_acls,
+    k31_delete_acls,
+    k35_describe_log_dirs,
+    k46_list_partition_reassignments,
+    k60_describe_cluster,
+    k61_describe_producers,
+    k75_describe_topic_partitions,
 )
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
@@ -37,7 +47,17 @@ def routes() -> Registry:
             k18_api_versions.route(itself),
             forwarded.CREATE_TOPICS,
             forwarded.DELETE_TOPICS,
+            k21_delete_records.ROUTE,
             k22_init_producer_id.ROUTE,
+            k23_offset_for_leader_epoch.ROUTE,
+            k29_describe_acls.ROUTE,
+            k30_create_acls.ROUTE,
+            k31_delete_acls.ROUTE,
+            k35_describe_log_dirs.ROUTE,
+            k46_list_partition_reassignments.ROUTE,
+            k60_describe_cluster.ROUTE,
+            k61_describe_producers.ROUTE,
+            k75_describe_topic_partitions.ROUTE,
         ]
     )
     itself.append(registry)

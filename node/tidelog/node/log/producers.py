@@ -68,6 +68,10 @@ class Producers:
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
+    def items(self) -> Iterable[tuple[int, Producer]]:
+        """Every producer with its id."""
+        return self._producers.items()
+
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """The batch this one repeats, if it does; Rejected where it may not be appended."""
         producer = self._producers.get(header.producer_id)

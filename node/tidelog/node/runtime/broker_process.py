@@ -38,6 +38,7 @@ from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.disk import DirectoryLock, open_disk
 from tidelog.node.runtime.flusher import Flusher
+from tidelog.node.runtime.log_volume import LogVolume
 from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
 from tidelog.node.settings import BROKER
 from tidelog.wire.errors import ErrorCode
@@ -105,6 +106,7 @@ class BrokerProcess:
             ),
             link=self._link,
             producer_ids=ProducerIds(self._link.allocate_producer_ids),
+            storage=LogVolume(self._log_path, self._flusher),
             on_storage_failure=self._on_storage_failure,
         )
         self._listener = self._make_listener(settings)
@@ -134,7 +136,8 @@ class BrokerProcess:
 
     def _open_logs(self) -> None:
         launch = self._launch
-        place = open_disk(broker_directory(launch.data_dir, launch.broker_id))
+        self._log_path = broker_directory(launch.data_dir, launch.broker_id)
+        place = open_disk(self._log_path)
         self._lock = DirectoryLock(place)
         owner = Owner(
             cluster_id=launch.cluster_id,

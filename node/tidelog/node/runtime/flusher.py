@@ -52,12 +52,22 @@ class Flusher:
         self._full = False
         self._under_way = False
         self._after: Callable[[], None] | None = None
+        self._asked: list[Callable[[bool], None]] = []
+        self._answering: list[Callable[[bool], None]] = []
+        """Who asked for the round under way."""
         self._last_checkpoint: tuple[tuple[str, bytes], ...] = ()
 
     def turn(self, high_watermarks: HighWatermarks | None) -> None:
         """Begin a round if there is anything to do; with high watermarks it writes checkpoints."""
         if not self._under_way:
             self._begin(self._collect(high_watermarks, everything=False))
+
+    def checkpoint(self, done: Callable[[bool], None]) -> None:
+        """Write the checkpoints without waiting for their turn; `done` gets whether they are in
+        force: then no kill takes back what they say. A round under way has begun too early."""
+        self._asked.append(done)
+        if not self._under_way:
+            self._begin_asked()
 
     def close(
         self, high_watermarks: Callable[[], HighWatermarks], *, sync: bool, done: Callable[[], None]
@@ -98,6 +108,10 @@ class Flusher:
             checkpoint=checkpoint,
         )
 
+    def _begin_asked(self) -> None:
+        self._answering, self._asked = self._asked, []
+        self._begin(self._collect({}, everything=False))
+
     def _begin(self, work: _Round) -> None:
         if not (work.flushes or work.removals or work.checkpoint):
             self._ended()
@@ -131,9 +145,14 @@ class Flusher:
         self._full = full is not None
 
     def _ended(self) -> None:
+        answering, self._answering = self._answering, []
+        for done in answering:
+            done(not self._full)
         after, self._after = self._after, None
         if after is not None:
             after()
+        elif self._asked and not self._under_way:
+            self._begin_asked()
 
 
 def _perform(work: _Round) -> OSError | None:

@@ -1,0 +1,69 @@
+"""DescribeProducers (key 61), version 0: who writes to a partition with sequence numbers."""
+
+from tidelog.kernel.ids import Partition
+from tidelog.kernel.topic_names import fault_of_name
+from tidelog.node.api import partitions
+from tidelog.node.api.call import Call
+from tidelog.node.api.registry import Route
+from tidelog.node.log.producers import Producer
+from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.messages.k61_describe_producers import (
+    API,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def describe_producers(call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_partition(call, topic.name, n) for n in topic.partition_indexes],
+            )
+            for topic in request.topics
+            if topic.partition_indexes
+        ]
+    )
+
+
+def _partition(call: Call, topic: str, index: int) -> PartitionResponse:
+    try:
+        return PartitionResponse(
+            partition_index=index, active_producers=_producers(call, topic, index)
+        )
+    except Rejected as refused:
+        return PartitionResponse(
+            partition_index=index, error_code=refused.code, error_message=refused.detail or None
+        )
+
+
+def _producers(call: Call, topic: str, index: int) -> list[ProducerState]:
+    fault = fault_of_name(topic)
+    if fault is not None:
+        raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    # A follower knows its producers too: only one that is not here at all is refused.
+    replica = call.broker.replicas.get((topic, Partition(index)))
+    if replica is None:
+        replica, _ = partitions.led(call.broker, topic, index)
+    with partitions.storage_errors(call.broker, replica):
+        known = replica.log.producers
+    return [_state(producer_id, producer) for producer_id, producer in known.items()]
+
+
+def _state(producer_id: int, producer: Producer) -> ProducerState:
+    last = producer.batches[-1] if producer.batches else None
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=-1 if last is None else last.last_sequence,
+        last_timestamp=producer.seen_ms if last is None else last.timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.txn_start,
+    )
+
+
+ROUTE = Route(API, range(1), describe_producers, "from the log's producer state")

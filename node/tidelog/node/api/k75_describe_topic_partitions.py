@@ -1,0 +1,118 @@
+"""DescribeTopicPartitions (key 75), version 0: topics by name, in pages.
+
+Without names all topics are described. An answer holds so many partitions at most; its cursor says
+where the next request goes on.
+"""
+
+from typing import Final
+
+from tidelog.kernel.ids import NO_LEADER, ZERO_UUID
+from tidelog.kernel.topic_names import fault_of_name
+from tidelog.node.api import operations
+from tidelog.node.api.call import Call
+from tidelog.node.api.k03_metadata import INTERNAL_TOPICS
+from tidelog.node.api.registry import Route
+from tidelog.node.metadata.image import MetadataImage, TopicView
+from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.messages.k75_describe_topic_partitions import (
+    API,
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+_LIMIT: Final = "max.request.partition.size.limit"
+
+
+def describe_topic_partitions(
+    call: Call, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    try:
+        names = _names(call.broker.image, request)
+    except Rejected as refused:
+        return DescribeTopicPartitionsResponse(
+            topics=[_refusal(topic.name, refused.code) for topic in request.topics]
+        )
+    limit = min(call.broker.settings[_LIMIT], request.response_partition_limit)
+    return _page(call.broker.image, names, request, max(limit, 1))
+
+
+def _names(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> list[str]:
+    """The names from the cursor on, sorted, each once."""
+    cursor = request.cursor
+    first = "" if cursor is None else cursor.topic_name
+    asked = [topic.name for topic in request.topics] or image.names
+    names = sorted({name for name in asked if name >= first})
+    if cursor is not None and request.topics and first not in names:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"the cursor's topic {first} is not asked for")
+    if cursor is not None and cursor.partition_index < 0:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
+    return names
+
+
+def _page(
+    image: MetadataImage, names: list[str], request: DescribeTopicPartitionsRequest, limit: int
+) -> DescribeTopicPartitionsResponse:
+    """Topics until the limit is reached, and where to go on."""
+    answer = DescribeTopicPartitionsResponse()
+    left = limit
+    for name in names:
+        if left == 0:
+            answer.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        view = image.names.get(name)
+        if view is None:
+            answer.topics.append(_refusal(name, _fault(name)))
+            continue
+        start = _start(request.cursor, name)
+        row = _topic(view, start, left)
+        answer.topics.append(row)
+        left -= len(row.partitions)
+        if start + len(row.partitions) < len(view.partitions):
+            end = start + len(row.partitions)
+            answer.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return answer
+
+
+def _start(cursor: Cursor | None, name: str) -> int:
+    return cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+
+
+def _topic(view: TopicView, start: int, count: int) -> DescribeTopicPartitionsResponseTopic:
+    rows = enumerate(view.partitions[start : start + count], start)
+    return DescribeTopicPartitionsResponseTopic(
+        name=view.name,
+        topic_id=view.id,
+        is_internal=view.name in INTERNAL_TOPICS,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=row.leader,
+                leader_epoch=row.leader_epoch,
+                replica_nodes=list(row.replicas),
+                isr_nodes=list(row.isr),
+                eligible_leader_replicas=list(row.elr),
+                last_known_elr=list(row.last_known),
+                # As in Metadata: with one replica the one that is offline was the leader.
+                offline_replicas=list(row.replicas) if row.leader == NO_LEADER else [],
+            )
+            for index, row in rows
+        ],
+        topic_authorized_operations=operations.ON_TOPIC,
+    )
+
+
+def _fault(name: str) -> ErrorCode:
+    if fault_of_name(name) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _refusal(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=ZERO_UUID)
+
+
+ROUTE = Route(API, range(1), describe_topic_partitions, "pages by cursor, sorted by name")
