@@ -81,12 +81,13 @@ def _outcome(ticket: Ticket, reply: Reply) -> Outcome:
 
 @dataclass
 class FakeNetwork:
-    """Answers at once, or when its time has come; time moves only by waiting."""
+    """Answers after a delay; time moves only by waiting."""
 
     answer: Callable[[Address, Ask], Reply]
+    delay_ns: int = 0
     time: int = 0
     asked: list[tuple[Address, Ask]] = field(default_factory=list)
-    ready: list[Outcome] = field(default_factory=list)
+    coming: list[tuple[int, Outcome]] = field(default_factory=list)
 
     def now(self) -> Instant:
         return Instant(self.time)
@@ -97,11 +98,15 @@ class FakeNetwork:
         reply = self.answer(to, ask)
         if reply is not None:
             wanted = ask.answered or isinstance(reply, Cause)
-            self.ready.append(_outcome(ticket, reply if wanted else None))
+            outcome = _outcome(ticket, reply if wanted else None)
+            self.coming.append((self.time + self.delay_ns, outcome))
         return ticket
 
     def poll(self, until: Instant) -> list[Outcome]:
-        ready, self.ready = self.ready, []
+        first = min((at for at, _ in self.coming), default=until)
+        self.time = max(self.time, min(first, until))
+        ready = [outcome for at, outcome in self.coming if at <= self.time]
+        self.coming = [one for one in self.coming if one[0] > self.time]
         if not ready:
             self.time = max(self.time, until)
         return ready

@@ -8,7 +8,7 @@ from harness.golden import spoken
 
 _MASKS = (
     (r'"topic_id": "[\w-]{22}"', '"topic_id": "ID"'),
-    (r'"timestamp": \d{13}', '"timestamp": MS'),
+    (r'"timestamp": ?\d{13}', '"timestamp": MS'),
 )
 
 

@@ -11,7 +11,7 @@ from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.tools import lines
 from tidelog.tools.line_records import LineError, LineFormat
 from tidelog.tools.output import CliError
-from tidelog.tools.record_format import as_json_line, as_line, as_safe_line, compile_format
+from tidelog.tools.record_format import as_line, as_safe_line, compile_format, json_lines
 from tidelog.wire.records import Record
 
 PLACE: TopicPartition = ("orders", Partition(3))
@@ -164,7 +164,7 @@ def test_a_terminal_gets_nothing_that_moves_its_cursor() -> None:
 
 
 def test_json_has_every_field() -> None:
-    assert json.loads(as_json_line(PLACE, RECORD)) == {
+    assert json.loads(json_lines()(PLACE, RECORD)) == {
         "topic": "orders",
         "partition": 3,
         "offset": 7,
@@ -176,5 +176,5 @@ def test_json_has_every_field() -> None:
 
 
 def test_json_of_bytes_that_are_no_text_is_an_object() -> None:
-    document = json.loads(as_json_line(PLACE, RECORD._replace(value=b"\xff\0")))
+    document = json.loads(json_lines()(PLACE, RECORD._replace(value=b"\xff\0")))
     assert document["value"] == {"base64": "/wA="}

@@ -6,21 +6,21 @@ from harness.plans import FakeNetwork, Reply
 from harness.toy_cluster import ToyCluster
 from tidelog.clients.asking import Address, Ask, Cause
 from tidelog.clients.client import Client
-from tidelog.clients.cluster_view import refresh
+from tidelog.clients.cluster_view import METADATA_OF_NOTHING, refresh
 from tidelog.clients.consumer.consumer import Consumer, Reset
 from tidelog.clients.producer.producer import Producer
 from tidelog.clients.producer.sender import Delivered, Failed, Identity
 from tidelog.clients.settings import Acks, ConsumerSettings, ProducerSettings
 from tidelog.kernel.ids import Offset, Partition, TopicPartition
-from tidelog.kernel.instant import Instant, s
+from tidelog.kernel.instant import Instant, ms, s
 from tidelog.wire.errors import Rejected
 from tidelog.wire.records import Record
 
 ZERO: TopicPartition = ("t", Partition(0))
 
 
-def client_of(cluster: ToyCluster) -> Client:
-    client = Client(FakeNetwork(cluster), [Address("b0", 9092)])
+def client_of(cluster: ToyCluster, delay_ns: int = 0) -> Client:
+    client = Client(FakeNetwork(cluster, delay_ns), [Address("b0", 9092)])
     client.connect()
     client.run(refresh(client.view, ["t"]))
     return client
@@ -98,10 +98,22 @@ def test_a_cluster_that_is_gone_fails_the_batch_in_time() -> None:
 
 
 def test_a_full_buffer_waits_for_the_broker() -> None:
-    client = client_of(ToyCluster())
+    client = client_of(ToyCluster(), delay_ns=ms(20))
     settings = ProducerSettings(batch_bytes=200, buffer_bytes=400)
     producer = write(client, *[bytes(80)] * 20, settings=settings)
     assert sum(one.records for one in producer.take_results()) == 20
+    assert client.network.now() >= ms(20) * 4
+
+
+def test_answers_to_somebody_else_are_passed_over() -> None:
+    client = client_of(ToyCluster())
+    client.ask(METADATA_OF_NOTHING)
+    producer = write(client, b"a")
+    assert [one.records for one in producer.take_results()] == [1]
+    client.ask(METADATA_OF_NOTHING)
+    consumer = Consumer(client, ConsumerSettings())
+    consumer.assign({ZERO: Offset(0)})
+    assert read(consumer, client) == [b"a"]
 
 
 def test_keys_and_partitions_decide_where_records_go() -> None:

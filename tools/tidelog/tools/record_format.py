@@ -5,7 +5,6 @@ object, so the two cannot be mistaken.
 """
 
 import base64
-import json
 import re
 from collections.abc import Callable
 
@@ -62,18 +61,25 @@ def as_safe_line(_partition: TopicPartition, record: Record) -> bytes:
     return safe.encode() + b"\n"
 
 
-def as_json_line(partition: TopicPartition, record: Record) -> bytes:
+def json_lines() -> Formatter:
     """One object a line."""
-    document = {
-        "topic": partition[0],
-        "partition": partition[1],
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": [{"key": name, "value": _text(value)} for name, value in record.headers],
-    }
-    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+    import msgspec  # noqa: PLC0415 -- ten times faster than json, and only --json pays for it
+
+    encode = msgspec.json.Encoder().encode
+
+    def form(partition: TopicPartition, record: Record) -> bytes:
+        document = {
+            "topic": partition[0],
+            "partition": partition[1],
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "key": _text(record.key),
+            "value": _text(record.value),
+            "headers": [{"key": name, "value": _text(value)} for name, value in record.headers],
+        }
+        return encode(document) + b"\n"
+
+    return form
 
 
 def _part(found: re.Match[str]) -> bytes | Formatter:

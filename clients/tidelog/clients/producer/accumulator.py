@@ -88,7 +88,7 @@ class Accumulator:
             self._open[partition] = entry
             self.buffered_bytes += HEADER_BYTES
         batch = entry[0]
-        batch.records.append(record._replace(offset=batch.count))
+        batch.records.append(_numbered(record, len(batch.records)))
         batch.size_bytes += size
         self.buffered_bytes += size
         if batch.size_bytes >= self._settings.batch_bytes:
@@ -126,9 +126,17 @@ class Accumulator:
         self._closed.append(batch)
 
 
+_new = tuple.__new__  # a third of the time of `_replace`, once for every record
+
+
+def _numbered(record: Record, offset: int) -> Record:
+    return _new(Record, (offset, *record[1:]))
+
+
 def record_bytes(record: Record) -> int:
     """What a record takes in a batch, about."""
-    size = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
-    for name, content in record.headers:
+    _, _, key, value, headers = record
+    size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    for name, content in headers:
         size += len(name) + len(content or b"") + 4
     return size

@@ -32,10 +32,10 @@ from tidelog.tools.output import (
 from tidelog.tools.record_format import (
     FORMAT_HELP,
     Formatter,
-    as_json_line,
     as_line,
     as_safe_line,
     compile_format,
+    json_lines,
 )
 from tidelog.wire.errors import ErrorCode
 
@@ -119,7 +119,7 @@ def _formatter(text: str | None, *, as_json: bool) -> Formatter:
     if as_json and text is not None:
         raise click.UsageError("--json has a format of its own: leave out --format")
     if as_json:
-        return as_json_line
+        return json_lines()
     if text is None:
         return as_safe_line if sys.stdout.isatty() else as_line
     try:
