@@ -118,10 +118,10 @@ def test_a_failed_append_answers_everyone_and_ends_the_host() -> None:
     host.step(NOW, asks(1, "wait"))
     host.step(NOW, asks(2, "a"))
     gone = Refusal(ErrorCode.NOT_CONTROLLER)
-    assert host.step(NOW, AppendFailed()) == [
+    assert host.step(NOW, AppendFailed("full")) == [
         Reply(RequestId(1), gone),
         Reply(RequestId(2), gone),
-        Resign(),
+        Resign("full"),
     ]
     assert host.step(NOW, asks(3, "read")) == [Reply(RequestId(3), gone)]
     assert host.step(NOW, Tick()) == []

@@ -2,11 +2,12 @@
 
 from harness.controllers import topic
 from harness.conversations import Conversation
-from tidelog.coordinator.controller.front import PeerLost
+from tidelog.coordinator.controller.front import GiveUp, PeerLost
 from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset
 from tidelog.kernel.limits import COORDINATOR_DOWN_WAIT_MS, JOIN_AGAIN_MS, METADATA_APPLY_WAIT_MS
 from tidelog.node.metadata.link import IdBlock
+from tidelog.node.runtime.shard_host import AppendFailed
 from tidelog.wire.control import RegisterAgain, encode
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.metadata_records import BrokerRegistered
@@ -354,3 +355,21 @@ def test_an_earlier_life_that_is_turned_away_does_not_silence_the_later_one() ->
     created = talk.create(0, topic("t"))
     talk.settle()
     assert created.codes() == [0]
+
+
+def test_a_write_that_fails_ends_the_coordinator_and_its_askers_know_nothing_for_sure() -> None:
+    talk = running(0)
+    created = talk.create(0, topic("t"))
+    talk.deliver_one()
+    assert talk.front is not None
+    effects = talk.front.step(talk.now, AppendFailed("disk is full"))
+    assert effects[-1] == GiveUp("the metadata log could not be written: disk is full")
+    talk._coordinator_effects(effects[:-1])
+    talk.kill_coordinator()
+    talk.start_coordinator()
+    talk.settle()
+    assert created.result is not None
+    assert talk.shard.image.names == {}
+    again = talk.create(0, topic("t"))
+    talk.settle()
+    assert again.codes() == [0]

@@ -144,7 +144,7 @@ class Front:
         self.feed = Feed(committed)
         self._shard = shard
         self._host: ShardHost[ControllerRequest, MetadataRecord, ControllerReply] = ShardHost(
-            shard, resigned=ErrorCode.NOT_CONTROLLER
+            shard, resigned=ErrorCode.REQUEST_TIMED_OUT
         )
         self._incarnation = incarnation
         self._asked = 0
@@ -314,8 +314,8 @@ class Front:
                     self._next = Offset(self._next + len(records))
                 case Reply(asked, reply):
                     effects += self._answers.pop(asked)(reply)
-                case Resign():
-                    effects.append(GiveUp("the metadata log could not be written"))
+                case Resign(why):
+                    effects.append(GiveUp(f"the metadata log could not be written: {why}"))
                 case _:
                     assert_never(effect)
         return effects

@@ -196,7 +196,7 @@ class CoordinatorProcess:
 
     def _on_write_failed(self, error: OSError) -> None:
         self._log.error("write_failed", reason=str(error))
-        self._step(AppendFailed())
+        self._step(AppendFailed(str(error)))
 
     def _on_alarm(self, _now: Instant) -> Instant | None:
         self._step(Tick())

@@ -39,6 +39,8 @@ class LogCommitted(Struct, frozen=True):
 class AppendFailed(Struct, frozen=True):
     """The log took a batch not, or not surely: what was replayed may never come true."""
 
+    reason: str = ""
+
 
 class Tick(Struct, frozen=True):
     """The deadline came."""
@@ -65,6 +67,8 @@ class Reply(Struct, Generic[ReplyT], frozen=True):
 
 class Resign(Struct, frozen=True):
     """Drop this host and its shard, and load the log anew: there is no undo."""
+
+    reason: str = ""
 
 
 Event = Requested[RequestT] | LogAppended | LogCommitted | AppendFailed | Tick
@@ -110,8 +114,8 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
                 return self._commit(end)
             case Tick():
                 return self._decide(lambda: self._shard.expire(now))
-            case AppendFailed():
-                return self._resign()
+            case AppendFailed(reason):
+                return self._resign(reason)
             case _:
                 assert_never(event)
 
@@ -165,11 +169,11 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
             replies.append(Reply(asked, reply))
         return replies
 
-    def _resign(self) -> list[Effect[RecordT, ReplyT]]:
+    def _resign(self, reason: str) -> list[Effect[RecordT, ReplyT]]:
         self._resigned = True
         self._held.clear()
         answers: list[Effect[RecordT, ReplyT]] = [
             Reply(asked, Refusal(self._resigned_code)) for asked in self._waiting
         ]
         self._waiting.clear()
-        return [*answers, Resign()]
+        return [*answers, Resign(reason)]
