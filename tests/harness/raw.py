@@ -15,9 +15,17 @@ WAIT_S = 10.0
 class RawClient:
     """One connection to a broker. `closed_by_peer` is how most bad input must end."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, receive_bytes: int | None = None) -> None:
         host, _, port = bootstrap.split(",", maxsplit=1)[0].rpartition(":")
-        self.sock = socket.create_connection((host, int(port)), timeout=WAIT_S)
+        self.sock = socket.socket()
+        self.sock.settimeout(WAIT_S)
+        if receive_bytes is not None:  # before the handshake tells the peer of a larger window
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        try:
+            self.sock.connect((host, int(port)))
+        except OSError:
+            self.sock.close()
+            raise
         self._correlation = 0
 
     def send(self, data: bytes) -> None:

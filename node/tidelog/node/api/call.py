@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.kernel.instant import Instant, WallMs
 from tidelog.node.net.client import Client
 from tidelog.node.net.session import Slot
+from tidelog.node.replica.waiting import Waiter
 from tidelog.wire.frame import encode_response
 from tidelog.wire.header import AnyApi, RequestHeader
 
@@ -61,6 +62,12 @@ class Call:
         """Give an answer that another process has encoded, header included."""
         self.slot.pieces = [len(frame).to_bytes(4, "big"), frame]
         self.client.answered()
+
+    def park(self, waiter: Waiter) -> None:
+        """Have it answered when the waiter wakes; a client that goes away takes it along."""
+        waiting = self.broker.waiting
+        waiting.park(waiter)
+        self.slot.on_abandoned = lambda: waiting.cancel(waiter)
 
     def no_answer(self) -> None:
         self.slot.pieces = []

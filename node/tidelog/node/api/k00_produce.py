@@ -176,7 +176,7 @@ def _wait(
 
     keys = tuple({replica.key for replica, _, _ in pending})
     deadline = Instant(call.now + ms(max(0, request.timeout_ms)))
-    call.broker.waiting.park(Waiter(keys, deadline, wake, missing=0, ready=ready))
+    call.park(Waiter(keys, deadline, wake, missing=0, ready=ready))
 
 
 def _fail(row: PartitionProduceResponse, code: ErrorCode) -> None:

@@ -211,7 +211,7 @@ def _wait(plan: _Plan, size: int) -> None:
 
     deadline = Instant(call.now + ms(min(request.max_wait_ms, _WAIT_MS_MAX)))
     keys = tuple({key for want in plan.wants if (key := _key(call, want)) is not None})
-    call.broker.waiting.park(Waiter(keys, deadline, wake, missing=request.min_bytes - size))
+    call.park(Waiter(keys, deadline, wake, missing=request.min_bytes - size))
 
 
 def _key(call: Call, want: Want) -> TopicPartition | None:

@@ -110,6 +110,7 @@ class Connection:
         self._parts.log_refused(self._address, reason)
         self.session.closing = True
         self._flush()
+        self.session.abandon()
         if not self._out:
             self.abort()
 
@@ -122,6 +123,7 @@ class Connection:
         self._write_when_possible(wanted=False)
         self._sock.close()
         self._out.clear()
+        self.session.abandon()
         self._parts.stats.connections -= 1
         self._on_closed(self)
 

@@ -1,21 +1,27 @@
 """The order of one connection: answers leave as requests came, and both sides are bounded."""
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from tidelog.kernel import limits
 from tidelog.wire.compile import Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Slot:
     """The place of one request's answer in the order."""
 
-    __slots__ = ("barrier", "pieces")
+    __slots__ = ("barrier", "on_abandoned", "pieces")
 
     def __init__(self, *, barrier: bool) -> None:
         self.barrier = barrier
         """Nothing behind it is begun before it is answered."""
         self.pieces: list[Piece] | None = None
         """None until answered; empty where the client wants no answer."""
+        self.on_abandoned: Callable[[], None] | None = None
+        """Called where the client goes before it is answered: nobody need wait any more."""
 
 
 class Session:
@@ -67,6 +73,15 @@ class Session:
         for piece in pieces:
             self.undelivered_bytes += len(piece)
         return pieces
+
+    def abandon(self) -> None:
+        """No request is begun any more, and those that still wait are not answered."""
+        self.closing = True
+        slots = self._slots
+        while slots:
+            slot = slots.popleft()
+            if slot.pieces is None and slot.on_abandoned is not None:
+                slot.on_abandoned()
 
     def delivered(self, count: int) -> None:
         self.undelivered_bytes -= count

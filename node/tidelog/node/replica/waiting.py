@@ -60,6 +60,11 @@ class Waiting:
             self._by_deadline = [entry for entry in self._by_deadline if not entry[2].done]
             heapq.heapify(self._by_deadline)
 
+    def cancel(self, waiter: Waiter) -> None:
+        """Nobody wants its answer any more."""
+        if not waiter.done:
+            self._forget(waiter)
+
     def deadline(self) -> Instant | None:
         """When the next waiter's time is up."""
         heap = self._by_deadline
@@ -100,8 +105,9 @@ class Waiting:
     def _wake(self, now: Instant, waiters: Iterable[Waiter]) -> None:
         for waiter in waiters:
             if not waiter.done:
+                wake = waiter.wake
                 self._forget(waiter)
-                waiter.wake(now)
+                wake(now)
 
     def _forget(self, waiter: Waiter) -> None:
         waiter.done = True
@@ -111,3 +117,9 @@ class Waiting:
             under.discard(waiter)
             if not under:
                 del self._by_key[key]
+        # It may stay in the heap until its deadline: let go of the request it holds.
+        waiter.keys, waiter.wake, waiter.ready = (), _nothing, None
+
+
+def _nothing(_now: Instant) -> None:
+    """What is left of a waiter that is done."""
