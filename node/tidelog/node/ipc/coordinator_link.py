@@ -7,11 +7,11 @@ callbacks. Make it in the broker's own process: a ZeroMQ context does not surviv
 import asyncio
 import time
 from collections.abc import Callable
+from struct import Struct as Layout
 from typing import Final, assert_never
 
 import zmq
 from msgspec import Struct
-from zmq.utils.monitor import recv_monitor_message
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId
 from tidelog.kernel.instant import Instant, ms
@@ -43,6 +43,8 @@ from tidelog.wire.errors import ErrorCode
 _RECONNECT_MS: Final = 5
 _RECONNECT_MS_MAX: Final = 20
 _MESSAGES_PER_TURN: Final = 64
+_MONITOR_HEAD: Final = Layout("=hi")
+"""The event's number and its value; the endpoint follows as a part of its own."""
 _SEND_AGAIN_S: Final = 0.1
 _LISTENER: Final = "PLAINTEXT"
 _PRINCIPAL: Final = "User:ANONYMOUS"
@@ -173,7 +175,9 @@ class CoordinatorLink:
 
     def _on_monitor(self) -> None:
         while not self._closed and self._monitor.poll(0):
-            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
+            # zmq.utils.monitor does this too, and imports ZeroMQ's asyncio part for it.
+            head, _endpoint = self._monitor.recv_multipart(zmq.NOBLOCK)
+            event, _value = _MONITOR_HEAD.unpack(head)
             self._up = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
             self._step(Connected() if self._up else Disconnected())
 
