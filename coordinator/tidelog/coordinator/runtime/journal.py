@@ -6,7 +6,8 @@ stable storage when it returns; if it raises, nothing of it is in the log.
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct, field
@@ -35,7 +36,7 @@ from tidelog.node.log.settings import LONG_MAX, LogSettings
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.wire.errors import WireError
 from tidelog.wire.metadata_records import MetadataRecord
-from tidelog.wire.records import check_crc, iterate_batches, read_header
+from tidelog.wire.records import BatchHeader, check_crc, iterate_batches, read_header
 
 NAME: Final = LogName("__cluster_metadata", Partition(0), ZERO_UUID)
 SETTINGS: Final = LogSettings(segment_bytes=16 * MIB, segment_ms=LONG_MAX)
@@ -202,19 +203,27 @@ class Journal:
         self._replay(loaded)
 
     def _replay(self, loaded: Loaded) -> None:
-        offset = loaded.snapshot_offset + 1
         place = self._directory.path
-        while offset < self._log.end:
-            part = self._log.read(offset, _READ_BYTES, self._log.end, min_one=True)
-            assert part is not None, offset
+        for record in self._records(loaded.snapshot_offset + 1, place):
+            _replay(loaded.image, record, place=place)
+            _replay(loaded.committed, record, place=place)
+
+    def _records(self, start: int, place: str) -> Iterator[MetadataRecord]:
+        """From this offset to the log's end."""
+        for header, batch in self._batches(start):
+            if not check_crc(batch):
+                raise CorruptError(file=place, position=header.base_offset, reason="wrong checksum")
+            # The first batch may begin before: a read gives whole batches.
+            records = decode_batch(batch, place=place)
+            yield from islice(records, max(0, start - header.base_offset), None)
+
+    def _batches(self, start: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        while start < self._log.end:
+            part = self._log.read(start, _READ_BYTES, self._log.end, min_one=True)
+            assert part is not None, start
             for header, batch in iterate_batches(part.file.read(part.position, part.size)):
-                if not check_crc(batch):
-                    raise CorruptError(file=place, position=offset, reason="wrong checksum")
-                for at, record in enumerate(decode_batch(batch, place=place), header.base_offset):
-                    if at == offset:
-                        _replay(loaded.image, record, place=place)
-                        _replay(loaded.committed, record, place=place)
-                        offset += 1
+                yield header, batch
+                start = header.next_offset
 
 
 def _load(
