@@ -1,0 +1,111 @@
+"""What the kernel is asked to do for a request, and nothing else: no copy, no seek, no time-out."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import Cluster
+from harness.fetch_raw import fetch_all, fetch_request
+from harness.produce_raw import batch_of, produce, produce_request
+from harness.raw import RawClient, request_bytes
+from harness.traced import Traced, need_strace
+from tidelog.wire.messages import k00_produce, k01_fetch
+
+pytestmark = pytest.mark.slow
+
+REQUESTS = 1_000
+RECEIVE = {"recvfrom", "recvmsg", "read", "recv"}
+SEND = {"sendto", "sendmsg", "write", "writev"}
+WRITE = {"pwritev", "pwritev2"}
+EVENT_WAIT = {"epoll_pwait", "epoll_wait", "epoll_ctl", "io_uring_enter"}
+NOW_AND_THEN = 60
+"""Calls that belong to no request: the watch on the coordinator, a checkpoint handed to a thread."""
+
+
+@pytest.fixture
+def raw_and_topic(cluster: Cluster, tmp_path: Path) -> tuple[str, Path, int]:
+    need_strace(tmp_path)
+    topic = cluster.create_topic()
+    with RawClient(cluster.bootstrap) as raw:
+        for _ in range(5):  # the files are made, the code paths warm
+            produce(raw, topic, batch_of(b"x" * 100))
+    return topic, tmp_path, cluster.broker_pid(0)
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_produce_is_one_receive_one_write_and_one_send(
+    cluster: Cluster, raw_and_topic: tuple[str, Path, int], acks: int
+) -> None:
+    topic, folder, pid = raw_and_topic
+    request = request_bytes(
+        k00_produce.API, 9, produce_request(topic, batch_of(b"x" * 1_000), acks=acks)
+    )
+    with RawClient(cluster.bootstrap) as raw:
+        with Traced(pid, folder) as traced:
+            for _ in range(REQUESTS):
+                raw.send(request)
+                raw.receive_frame()
+        assert len(fetch_all(raw, topic)) == REQUESTS + 5
+    counts = traced.counts
+    assert written(counts) == REQUESTS
+    received = sum(counts[name] for name in RECEIVE)
+    sent = sum(counts[name] for name in SEND)
+    assert REQUESTS <= received <= REQUESTS + NOW_AND_THEN, counts
+    assert REQUESTS <= sent <= REQUESTS + NOW_AND_THEN, counts
+    rest = {
+        name: count
+        for name, count in counts.items()
+        if name not in RECEIVE | SEND | EVENT_WAIT | WRITE
+    }
+    assert sum(rest.values()) <= NOW_AND_THEN, rest
+    # Waiting is one call for each turn of the loop; no descriptor is armed anew for a request.
+    assert counts["epoll_ctl"] <= NOW_AND_THEN, counts
+
+
+def test_pipelined_produces_share_their_receives_and_sends(
+    cluster: Cluster, raw_and_topic: tuple[str, Path, int]
+) -> None:
+    topic, folder, pid = raw_and_topic
+    one = request_bytes(k00_produce.API, 9, produce_request(topic, batch_of(b"x" * 100)))
+    with RawClient(cluster.bootstrap) as raw:
+        with Traced(pid, folder) as traced:
+            raw.send(one * REQUESTS)
+            for _ in range(REQUESTS):
+                raw.receive_frame()
+    counts = traced.counts
+    assert written(counts) == REQUESTS
+    assert sum(counts[name] for name in RECEIVE) < REQUESTS / 2, counts
+
+
+def test_a_consume_is_sendfile_and_no_read_of_the_log(
+    cluster: Cluster, raw_and_topic: tuple[str, Path, int]
+) -> None:
+    topic, folder, pid = raw_and_topic
+    value = b"x" * 100_000
+    with RawClient(cluster.bootstrap) as raw:
+        for _ in range(50):
+            produce(raw, topic, batch_of(value))
+        request = request_bytes(k01_fetch.API, 11, fetch_request(topic, 5))
+        with Traced(pid, folder) as traced:
+            for _ in range(20):
+                raw.send(request)
+                assert len(raw.receive_frame()) > 50 * len(value)
+    sent = sum(_result_of(line) for line in traced.calls("sendfile"))
+    assert sent >= 20 * 50 * len(value)
+    # One byte at each end of the range says whether it must be read from the disk first.
+    reads = [line for name in ("pread64", "preadv", "preadv2") for line in traced.calls(name)]
+    assert all(_result_of(line) <= 1 for line in reads), reads[:5]
+    received = sum(_result_of(line) for name in RECEIVE for line in traced.calls(name))
+    assert received < 100_000, traced.counts
+    assert traced.counts["mmap"] <= 2
+
+
+def written(counts: Counter[str]) -> int:
+    return sum(counts[name] for name in WRITE)
+
+
+def _result_of(line: str) -> int:
+    found = re.search(r"= (-?\d+)", line.rsplit(")", 1)[-1])
+    return max(0, int(found[1])) if found else 0
