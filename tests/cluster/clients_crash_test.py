@@ -1,7 +1,6 @@
-"""A broker killed under idempotent producers and started again: each record is there once."""
+"""Idempotent producers whose answers are lost or whose broker dies: each record is there once."""
 
 import gc
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,63 +13,46 @@ from harness.clients.facts import (
     DEADLINE_S,
     Position,
     Record,
+    Running,
     Writing,
     fresh_topic,
     now_ms,
 )
+from harness.clients.feed import Feed, value_of
+from harness.clients.relay import Relay
 from harness.cluster import Cluster
 
 PACED = [name for name in WRITERS if name != "kafkajs"]
 """kafkajs takes its records as a list, so none can come while the broker is away."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.parametrize("name", PACED)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("client_garbage"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 
 CRASHES = 3
-RECORDS_A_LEG = 400
-"""Handed over between one crash and the next."""
-
-
-class Feed:
-    """Hands records over at a pace until told to end; each says its place in the order."""
-
-    def __init__(self) -> None:
-        self.handed = 0
-        self._ended = threading.Event()
-
-    def end(self) -> None:
-        self._ended.set()
-
-    def __iter__(self) -> Iterator[Record]:
-        while not self._ended.is_set():
-            yield Record(b"%d" % self.handed, timestamp_ms=now_ms())
-            self.handed += 1
-            if self.handed % 4 == 0:
-                time.sleep(0.004)
-
-    def wait_for(self, handed: int) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while self.handed < handed:
-            assert time.monotonic() < deadline, f"{self.handed} of {handed} handed over"
-            time.sleep(0.01)
+LOSSES = 4
+RECORDS_A_LEG = 200
+"""Handed over between one fault and the next."""
 
 
 @pytest.fixture
 def client_garbage() -> Iterator[None]:
     """kafka-python leaves sockets of refused connections to the collector: let it find them here,
-    where the mark below forgives them."""
+    where the mark above forgives them."""
     yield
     gc.collect()
 
 
-@pytest.mark.usefixtures("client_garbage")
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.parametrize("name", PACED)
 def test_a_kill_neither_loses_nor_doubles_nor_swaps_records(
     fresh_cluster: Cluster, name: str
 ) -> None:
     client = writer(name, fresh_cluster.bootstrap)
     topic = fresh_topic()
     client.create_topic(topic)
-    feed = Feed()
+    feed = Feed(pause_s=0.004)
 
     with ThreadPoolExecutor(1) as pool:
         produced = pool.submit(client.produce, topic, feed, writing=Writing(linger_ms=2))
@@ -84,8 +66,55 @@ def test_a_kill_neither_loses_nor_doubles_nor_swaps_records(
             feed.end()
         positions = produced.result(DEADLINE_S)
 
-    look = Confluent(fresh_cluster.bootstrap)
-    assert positions == [Position(0, offset) for offset in range(feed.handed)]
-    assert look.span(topic, 0) == (0, feed.handed)
-    found = look.read(topic, 0, start=0, count=feed.handed)
-    assert [row.record.value for row in found] == [b"%d" % n for n in range(feed.handed)]
+    _assert_each_once(fresh_cluster.bootstrap, topic, feed.handed, positions)
+
+
+@pytest.mark.parametrize("name", PACED)
+def test_a_batch_whose_answer_was_lost_is_not_appended_again(cluster: Running, name: str) -> None:
+    topic = fresh_topic()
+    Confluent(cluster.bootstrap).create_topic(topic)
+    feed = Feed(pause_s=0.004)
+
+    with Relay(cluster.bootstrap) as relay, ThreadPoolExecutor(1) as pool:
+        client = writer(name, relay.bootstrap)
+        produced = pool.submit(client.produce, topic, feed, writing=Writing(linger_ms=2))
+        try:
+            for loss in range(1, LOSSES + 1):
+                feed.wait_for(loss * RECORDS_A_LEG)
+                relay.lose_next_answer()
+                _wait_for_losses(relay, loss)
+            feed.wait_for((LOSSES + 1) * RECORDS_A_LEG)
+        finally:
+            feed.end()
+        positions = produced.result(DEADLINE_S)
+
+    _assert_each_once(cluster.bootstrap, topic, feed.handed, positions)
+
+
+def test_kafkajs_sends_a_batch_again_and_it_is_there_once(cluster: Running) -> None:
+    topic = fresh_topic()
+    Confluent(cluster.bootstrap).create_topic(topic)
+    records = [Record(value_of(place), timestamp_ms=now_ms()) for place in range(50)]
+
+    with Relay(cluster.bootstrap) as relay:
+        client = writer("kafkajs", relay.bootstrap)
+        relay.lose_next_answer()
+        positions = client.produce(topic, records)
+        assert relay.lost == 1
+
+    _assert_each_once(cluster.bootstrap, topic, len(records), positions)
+
+
+def _assert_each_once(bootstrap: str, topic: str, count: int, positions: list[Position]) -> None:
+    look = Confluent(bootstrap)
+    assert look.span(topic, 0) == (0, count)
+    found = look.read(topic, 0, start=0, count=count)
+    assert [row.record.value for row in found] == [value_of(place) for place in range(count)]
+    assert positions == [Position(0, offset) for offset in range(count)]
+
+
+def _wait_for_losses(relay: Relay, losses: int) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while relay.lost < losses:
+        assert time.monotonic() < deadline, f"{relay.lost} of {losses} answers lost"
+        time.sleep(0.005)
