@@ -1,4 +1,4 @@
-"""No allocation grows with the payload: beside the one receive buffer, bytes pass through untouched.
+"""No allocation grows with the payload: but for the receive buffer, bytes pass through untouched.
 
 The peak of all that Python allocates is taken over one request, after the same request has warmed
 every cache; the client allocates nothing.

@@ -21,7 +21,7 @@ SEND = {"sendto", "sendmsg", "write", "writev"}
 WRITE = {"pwritev", "pwritev2"}
 EVENT_WAIT = {"epoll_pwait", "epoll_wait", "epoll_ctl", "io_uring_enter"}
 NOW_AND_THEN = 60
-"""Calls that belong to no request: the watch on the coordinator, a checkpoint handed to a thread."""
+"""Calls of no request: the watch on the coordinator, a checkpoint handed to a thread."""
 
 
 @pytest.fixture
@@ -69,11 +69,10 @@ def test_pipelined_produces_share_their_receives_and_sends(
 ) -> None:
     topic, folder, pid = raw_and_topic
     one = request_bytes(k00_produce.API, 9, produce_request(topic, batch_of(b"x" * 100)))
-    with RawClient(cluster.bootstrap) as raw:
-        with Traced(pid, folder) as traced:
-            raw.send(one * REQUESTS)
-            for _ in range(REQUESTS):
-                raw.receive_frame()
+    with RawClient(cluster.bootstrap) as raw, Traced(pid, folder) as traced:
+        raw.send(one * REQUESTS)
+        for _ in range(REQUESTS):
+            raw.receive_frame()
     counts = traced.counts
     assert written(counts) == REQUESTS
     assert sum(counts[name] for name in RECEIVE) < REQUESTS / 2, counts
