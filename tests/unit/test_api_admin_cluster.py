@@ -168,6 +168,7 @@ def test_pages_of_any_size_together_are_all_partitions_once(
         topics, cursor = page_of(described_topics(bench, *names, cursor=cursor, limit=limit))
         page = [(name, index) for name, indexes in topics for index in indexes]
         assert 0 < len(page) <= limit
+        assert all(indexes for _, indexes in topics), "no topic before its page"
         told += page
         if cursor is None:
             break

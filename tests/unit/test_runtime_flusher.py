@@ -1,0 +1,90 @@
+"""Checkpoints that somebody waits for."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from harness.log_batches import TOPIC_ID, batch, open_logs, produce
+from tidelog.kernel.ids import Partition
+from tidelog.node.log import checkpoints
+from tidelog.node.log.log import Log
+from tidelog.node.log.settings import LogSettings
+from tidelog.node.runtime.disk import open_disk
+from tidelog.node.runtime.flusher import Flusher
+
+Started = Callable[[Flusher, Log], Awaitable[None]]
+
+
+def kept_start(folder: Path) -> int:
+    content = (folder / checkpoints.LOG_STARTS).read_bytes()
+    return checkpoints.decode_offsets(content, place="start")["t", Partition(0)]
+
+
+def fail(error: OSError) -> None:
+    raise error
+
+
+def with_flusher(folder: Path, started: Started) -> None:
+    """Run a test with one log of ten records and the flusher of its directory."""
+
+    async def run() -> None:
+        logs = open_logs(open_disk(str(folder)), settings=LogSettings())
+        log = logs.create("t", 0, TOPIC_ID, LogSettings())
+        produce(log, batch(10))
+        flusher = Flusher(asyncio.get_running_loop(), logs, fail, fail)
+        await started(flusher, log)
+
+    asyncio.run(run())
+
+
+async def asked(flusher: Flusher) -> "asyncio.Future[bool]":
+    done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    flusher.checkpoint(done.set_result)
+    return done
+
+
+def test_a_start_is_in_the_checkpoint_when_its_asker_is_told(tmp_path: Path) -> None:
+    async def started(flusher: Flusher, log: Log) -> None:
+        log.advance_start(4)
+        assert await (await asked(flusher)) is True
+        assert kept_start(tmp_path) == 4
+
+    with_flusher(tmp_path, started)
+
+
+def test_a_round_that_began_before_does_not_count(tmp_path: Path) -> None:
+    async def started(flusher: Flusher, log: Log) -> None:
+        log.advance_start(2)
+        flusher.turn({})
+        log.advance_start(4)
+        first = await asked(flusher)
+        log.advance_start(5)
+        second = await asked(flusher)
+        assert await first is True
+        assert kept_start(tmp_path) == 5, "both were served by the next round"
+        assert second.done()
+
+    with_flusher(tmp_path, started)
+
+
+def test_what_is_kept_already_is_told_at_once(tmp_path: Path) -> None:
+    async def started(flusher: Flusher, log: Log) -> None:
+        log.advance_start(4)
+        await (await asked(flusher))
+        again = await asked(flusher)
+        assert again.done()
+
+    with_flusher(tmp_path, started)
+
+
+def test_the_last_round_is_left_even_if_somebody_waits(tmp_path: Path) -> None:
+    async def started(flusher: Flusher, log: Log) -> None:
+        closed = asyncio.get_running_loop().create_future()
+        flusher.turn({})
+        log.advance_start(4)
+        await asked(flusher)
+        flusher.close(dict, sync=False, done=lambda: closed.set_result(None))
+        await closed
+        assert kept_start(tmp_path) == 4
+
+    with_flusher(tmp_path, started)
