@@ -1,7 +1,6 @@
 """Each client consumes the partitions it was told to, from where it was told to."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,11 +13,13 @@ from harness.clients.facts import (
     Record,
     Refused,
     Running,
+    Stored,
     Writing,
     fresh_topic,
     now_ms,
     stored,
 )
+from harness.clients.feed import Aside
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("name", READERS)]
 
@@ -66,19 +67,18 @@ def test_a_consumer_at_the_end_gets_what_comes_next(cluster: Running, name: str)
     look.produce(topic, _numbered(5), writing=PLAIN)
     late = _numbered(3, start=5)
 
-    with ThreadPoolExecutor(1) as pool:
-        begun = threading.Event()
+    begun = threading.Event()
 
-        def wait_at_the_end() -> object:
-            begun.set()
-            return client.read(topic, 0, start=5, count=3)
+    def wait_at_the_end() -> list[Stored]:
+        begun.set()
+        return client.read(topic, 0, start=5, count=3)
 
-        found = pool.submit(wait_at_the_end)
-        assert begun.wait(10)
-        for record in late:
-            look.produce(topic, [record], writing=PLAIN)
+    found = Aside(wait_at_the_end)
+    assert begun.wait(10)
+    for record in late:
+        look.produce(topic, [record], writing=PLAIN)
 
-        assert found.result(60) == stored(late, start=5)
+    assert found.result() == stored(late, start=5)
 
 
 def test_an_offset_that_is_not_there_is_out_of_range(cluster: Running, name: str) -> None:

@@ -3,7 +3,6 @@
 import gc
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,7 +17,7 @@ from harness.clients.facts import (
     fresh_topic,
     now_ms,
 )
-from harness.clients.feed import Feed, value_of
+from harness.clients.feed import Aside, Feed, value_of
 from harness.clients.relay import Relay
 from harness.cluster import Cluster
 
@@ -54,17 +53,16 @@ def test_a_kill_neither_loses_nor_doubles_nor_swaps_records(
     client.create_topic(topic)
     feed = Feed(pause_s=0.004)
 
-    with ThreadPoolExecutor(1) as pool:
-        produced = pool.submit(client.produce, topic, feed, writing=Writing(linger_ms=2))
-        try:
-            for crash in range(1, CRASHES + 1):
-                feed.wait_for(crash * RECORDS_A_LEG)
-                fresh_cluster.done("broker", "kill", "0")
-                fresh_cluster.done("broker", "start", "0")
-            feed.wait_for((CRASHES + 1) * RECORDS_A_LEG)
-        finally:
-            feed.end()
-        positions = produced.result(DEADLINE_S)
+    produced = Aside(lambda: client.produce(topic, feed, writing=Writing(linger_ms=2)))
+    try:
+        for crash in range(1, CRASHES + 1):
+            feed.wait_for(crash * RECORDS_A_LEG)
+            fresh_cluster.done("broker", "kill", "0")
+            fresh_cluster.done("broker", "start", "0")
+        feed.wait_for((CRASHES + 1) * RECORDS_A_LEG)
+    finally:
+        feed.end()
+    positions = produced.result()
 
     _assert_each_once(fresh_cluster.bootstrap, topic, feed.handed, positions)
 
@@ -75,9 +73,9 @@ def test_a_batch_whose_answer_was_lost_is_not_appended_again(cluster: Running, n
     Confluent(cluster.bootstrap).create_topic(topic)
     feed = Feed(pause_s=0.004)
 
-    with Relay(cluster.bootstrap) as relay, ThreadPoolExecutor(1) as pool:
+    with Relay(cluster.bootstrap) as relay:
         client = writer(name, relay.bootstrap)
-        produced = pool.submit(client.produce, topic, feed, writing=Writing(linger_ms=2))
+        produced = Aside(lambda: client.produce(topic, feed, writing=Writing(linger_ms=2)))
         try:
             for loss in range(1, LOSSES + 1):
                 feed.wait_for(loss * RECORDS_A_LEG)
@@ -86,7 +84,7 @@ def test_a_batch_whose_answer_was_lost_is_not_appended_again(cluster: Running, n
             feed.wait_for((LOSSES + 1) * RECORDS_A_LEG)
         finally:
             feed.end()
-        positions = produced.result(DEADLINE_S)
+        positions = produced.result()
 
     _assert_each_once(cluster.bootstrap, topic, feed.handed, positions)
 

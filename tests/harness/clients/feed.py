@@ -1,10 +1,40 @@
-"""Records that come at a pace, so that something can happen between them."""
+"""Records that come at a pace, and a producer beside the test, so that things happen meanwhile."""
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
 
 from harness.clients.facts import DEADLINE_S, Record, now_ms
+
+ResultT = TypeVar("ResultT")
+
+
+class Aside(Generic[ResultT]):
+    """Work in a thread that nobody waits for: a client that hangs must not hang the test run."""
+
+    def __init__(self, work: Callable[[], ResultT]) -> None:
+        self._work = work
+        self._ended: SimpleQueue[ResultT | BaseException] = SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def result(self) -> ResultT:
+        """What the work returned, or what it raised; AssertionError after the deadline."""
+        try:
+            ended = self._ended.get(timeout=DEADLINE_S)
+        except Empty:
+            raise AssertionError(f"not done after {DEADLINE_S} s") from None
+        if isinstance(ended, BaseException):
+            raise ended
+        return ended
+
+    def _run(self) -> None:
+        try:
+            ended: ResultT | BaseException = self._work()
+        except BaseException as failure:  # noqa: BLE001 -- raised again where the test waits
+            ended = failure
+        self._ended.put(ended)
 
 
 class Feed:

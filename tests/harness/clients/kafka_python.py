@@ -25,6 +25,9 @@ with warnings.catch_warnings():
     from kafka.consumer.fetcher import ConsumerRecord
     from kafka.errors import KafkaError
 
+CLOSE_S = 5
+"""Everything is answered by then; after a failure it would wait for ever."""
+
 FETCH_BYTES_MAX = 16 << 20
 """Room for the largest record of the tests: the client's own default is 1 MiB a partition."""
 
@@ -67,7 +70,7 @@ class KafkaPython:
         partition: int | None = 0,
         writing: Writing = USUAL,
     ) -> list[Position]:
-        with closing(KafkaProducer(**self._producer_config(writing))) as producer:
+        with self._producer(writing) as producer:
             futures = [
                 producer.send(
                     topic,
@@ -120,14 +123,19 @@ class KafkaPython:
         with closing(consumer):
             yield consumer
 
-    def _producer_config(self, writing: Writing) -> dict[str, Any]:
-        return {
-            "bootstrap_servers": self._bootstrap,
-            "compression_type": None if writing.codec == "none" else writing.codec,
-            "enable_idempotence": writing.idempotent,
-            "max_request_size": writing.request_bytes_max,
-            "linger_ms": writing.linger_ms,
-        }
+    @contextmanager
+    def _producer(self, writing: Writing) -> Iterator[Any]:
+        producer = KafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            compression_type=None if writing.codec == "none" else writing.codec,
+            enable_idempotence=writing.idempotent,
+            max_request_size=writing.request_bytes_max,
+            linger_ms=writing.linger_ms,
+        )
+        try:
+            yield producer
+        finally:
+            producer.close(timeout=CLOSE_S)
 
 
 @contextmanager
