@@ -42,7 +42,9 @@ def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
         return _answer(call, [_topic(view) for view in call.broker.image.names.values()])
     if _malformed(call, asked):
         refused = [
-            _refusal(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST) for topic in asked
+            # Before version 12 a refused name cannot be null; Kafka says it is empty, always.
+            _refusal(topic.name or "", topic.topic_id, ErrorCode.INVALID_REQUEST)
+            for topic in asked
         ]
         return _answer(call, refused)
     missing = _to_create(call, request, asked)
