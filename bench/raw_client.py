@@ -1,0 +1,180 @@
+"""A client of bare sockets: the least a client can cost, so that the broker is what is measured."""
+
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tidelog.wire.crc import crc32c
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.frame import decode_response, encode_request, joined
+from tidelog.wire.header import AnyApi
+from tidelog.wire.messages import k00_produce, k01_fetch, k19_create_topics, k22_init_producer_id
+from tidelog.wire.records import Origin, Record, build_batch
+
+PRODUCE_VERSION = 9
+FETCH_VERSION = 12
+_CREATE_VERSION = 5
+_INIT_VERSION = 4
+_POLL_S = 0.001
+_SEQUENCE_MASK = 0x7FFF_FFFF
+_RETRIABLE = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+
+class RawClient:
+    """One connection; requests and answers in order."""
+
+    def __init__(self, bootstrap: str, *, patience_s: float = 0.0) -> None:
+        host, port = bootstrap.split(":")
+        self.sock = _connect(host, int(port), time.monotonic() + patience_s)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray(1 << 20)
+        self._correlation = 0
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def receive(self) -> memoryview:
+        """The next frame without its size; valid until the next call."""
+        self._fill(memoryview(self._buffer)[:4])
+        (size,) = struct.unpack_from(">i", self._buffer)
+        if size > len(self._buffer):
+            self._buffer = bytearray(2 * size)
+        view = memoryview(self._buffer)[:size]
+        self._fill(view)
+        return view
+
+    def _fill(self, view: memoryview) -> None:
+        while len(view):
+            count = self.sock.recv_into(view)
+            if not count:
+                raise ConnectionError("the broker closed the connection")
+            view = view[count:]
+
+    def ask(self, api: AnyApi, version: int, message: object) -> Any:  # noqa: ANN401 -- by API
+        self._correlation += 1
+        pieces = encode_request(api, version, self._correlation, "bench", message)
+        self.sock.sendall(joined(pieces))
+        correlation, answer = decode_response(api, version, self.receive())
+        assert correlation == self._correlation
+        return answer
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """And wait until a leader takes records for each partition."""
+        topic = k19_create_topics.CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1
+        )
+        request = k19_create_topics.CreateTopicsRequest(topics=[topic])
+        self.until_done(
+            lambda: self.ask(k19_create_topics.API, _CREATE_VERSION, request).topics[0].error_code
+        )
+
+    def until_done(self, attempt: Any) -> None:  # noqa: ANN401 -- any function to an error code
+        """Again while the broker says that it is only a matter of time."""
+        while True:
+            code = attempt()
+            if not code:
+                return
+            if code not in _RETRIABLE:
+                raise SystemExit(f"the broker refuses: {ErrorCode(code).name}")
+            time.sleep(_POLL_S)
+
+    def produce_once(self, name: str, value: bytes) -> None:
+        """One record, acknowledged."""
+        request = produce_request(name, 0, build_batch([_record(0, value)]))
+
+        def attempt() -> int:
+            answer = self.ask(k00_produce.API, PRODUCE_VERSION, request)
+            code: int = answer.responses[0].partition_responses[0].error_code
+            return code
+
+        self.until_done(attempt)
+
+    def producer_id(self) -> tuple[int, int]:
+        request = k22_init_producer_id.InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=60_000
+        )
+        found: list[tuple[int, int]] = []
+
+        def attempt() -> int:
+            answer = self.ask(k22_init_producer_id.API, _INIT_VERSION, request)
+            found.append((answer.producer_id, answer.producer_epoch))
+            code: int = answer.error_code
+            return code
+
+        self.until_done(attempt)
+        return found[-1]
+
+
+def _connect(host: str, port: int, deadline: float) -> socket.socket:
+    while True:
+        try:
+            return socket.create_connection((host, port), 30)
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_S)
+
+
+def _record(at: int, value: bytes) -> Record:
+    return Record(at, time.time_ns() // 1_000_000, None, value, ())
+
+
+def produce_request(name: str, partition: int, batch: bytearray) -> k00_produce.ProduceRequest:
+    data = k00_produce.PartitionProduceData(index=partition, records=memoryview(batch))
+    topic = k00_produce.TopicProduceData(name=name, partition_data=[data])
+    return k00_produce.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+
+
+class ProduceFrame:
+    """One produce request of one batch that is sent over and over.
+
+    Only its correlation id, its sequence and its checksum change, as an idempotent producer's
+    would: making requests must not cost more than answering them.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, values: Sequence[bytes], producer: tuple[int, int]
+    ) -> None:
+        records = [_record(at, value) for at, value in enumerate(values)]
+        batch = build_batch(records, origin=Origin(producer[0], producer[1], 0))
+        request = produce_request(topic, partition, batch)
+        pieces = encode_request(k00_produce.API, PRODUCE_VERSION, 0, "bench", request)
+        self.frame = bytearray(joined(pieces))
+        self.records = len(records)
+        self.value_bytes = sum(map(len, values))
+        start = len(pieces[0])
+        self._batch = memoryview(self.frame)[start : start + len(batch)]
+        assert bytes(self._batch) == bytes(batch)
+        self._sequence = 0
+
+    def next(self, correlation: int) -> bytearray:
+        struct.pack_into(">i", self.frame, 8, correlation)
+        struct.pack_into(">i", self._batch, 53, self._sequence)
+        struct.pack_into(">I", self._batch, 17, crc32c(self._batch[21:]))
+        self._sequence = (self._sequence + self.records) & _SEQUENCE_MASK
+        return self.frame
+
+
+def fetch_request(
+    topic: str, offsets: dict[int, int], *, partition_bytes: int
+) -> k01_fetch.FetchRequest:
+    partitions = [
+        k01_fetch.FetchPartition(
+            partition=partition, fetch_offset=offset, partition_max_bytes=partition_bytes
+        )
+        for partition, offset in offsets.items()
+    ]
+    return k01_fetch.FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=50 << 20,
+        topics=[k01_fetch.FetchTopic(topic=topic, partitions=partitions)],
+    )

@@ -1,0 +1,47 @@
+"""The programs of bench/ say how they are called, and take what they say."""
+
+import importlib
+import json
+
+import pytest
+
+PROGRAMS = ("compare", "consume", "latency", "produce", "small_requests", "startup")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_help_begins_with_examples(name: str) -> None:
+    text = importlib.import_module(name).parser().format_help()
+    first, second = text.splitlines()[:2]
+    assert first == "examples:"
+    assert second == f"  python bench/{name}.py"
+    assert "--runs" in text
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_example_parses(name: str) -> None:
+    parser = importlib.import_module(name).parser()
+    for line in parser.format_help().splitlines():
+        if line.startswith("  python bench/"):
+            asked = parser.parse_args(line.split()[2:])
+            assert asked.runs > 0
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_unknown_argument_ends_the_program(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        importlib.import_module(name).parser().parse_args(["--no-such-thing"])
+    assert "--no-such-thing" in capsys.readouterr().err
+
+
+def test_a_report_is_one_line_with_machine_and_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    measuring = importlib.import_module("measuring")
+    measuring.report("produce", {"size": 100}, {"mb_per_s": 1.5}, [{"noisy": True}])
+    (line,) = capsys.readouterr().out.splitlines()
+    said = json.loads(line)
+    assert said["bench"] == "produce"
+    assert said["settings"] == {"size": 100}
+    assert said["mb_per_s"] == 1.5
+    assert said["noisy"] is True
+    assert said["machine"]["cpus"] > 0
