@@ -2,16 +2,18 @@
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from harness.clients import raw
 from harness.clients.confluent import Confluent
 from harness.clients.everyone import WRITERS, writer
 from harness.clients.facts import (
     DEADLINE_S,
     Position,
     Record,
+    Refused,
     Running,
     Writing,
     fresh_topic,
@@ -56,7 +58,7 @@ def test_a_kill_neither_loses_nor_doubles_nor_swaps_records(
     produced = Aside(lambda: client.produce(topic, feed, writing=Writing(linger_ms=2)))
     try:
         for crash in range(1, CRASHES + 1):
-            feed.wait_for(crash * RECORDS_A_LEG)
+            _wait_until_stored(fresh_cluster.bootstrap, topic, crash * RECORDS_A_LEG)
             fresh_cluster.done("broker", "kill", "0")
             fresh_cluster.done("broker", "start", "0")
         feed.wait_for((CRASHES + 1) * RECORDS_A_LEG)
@@ -78,9 +80,9 @@ def test_a_batch_whose_answer_was_lost_is_not_appended_again(cluster: Running, n
         produced = Aside(lambda: client.produce(topic, feed, writing=Writing(linger_ms=2)))
         try:
             for loss in range(1, LOSSES + 1):
-                feed.wait_for(loss * RECORDS_A_LEG)
+                _wait_until_stored(cluster.bootstrap, topic, loss * RECORDS_A_LEG)
                 relay.lose_next_answer()
-                _wait_for_losses(relay, loss)
+                _wait_until(lambda: relay.lost, loss, "answers lost")
             feed.wait_for((LOSSES + 1) * RECORDS_A_LEG)
         finally:
             feed.end()
@@ -111,8 +113,20 @@ def _assert_each_once(bootstrap: str, topic: str, count: int, positions: list[Po
     assert positions == [Position(0, offset) for offset in range(count)]
 
 
-def _wait_for_losses(relay: Relay, losses: int) -> None:
+def _wait_until_stored(bootstrap: str, topic: str, records: int) -> None:
+    """Only then does the fault hit a producer at work, not one that is still connecting."""
+
+    def count() -> int:
+        try:
+            return sum(batch.records for batch in raw.batches(bootstrap, topic))
+        except Refused:
+            return 0  # a broker that has just started may not lead yet
+
+    _wait_until(count, records, "records stored")
+
+
+def _wait_until(count: Callable[[], int], wanted: int, what: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
-    while relay.lost < losses:
-        assert time.monotonic() < deadline, f"{relay.lost} of {losses} answers lost"
-        time.sleep(0.005)
+    while (now := count()) < wanted:
+        assert time.monotonic() < deadline, f"{now} of {wanted} {what}"
+        time.sleep(0.01)

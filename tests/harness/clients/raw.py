@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.clients.facts import CODECS, DEADLINE_S
+from harness.clients.facts import CODECS, DEADLINE_S, Refused
 
 BATCH_HEAD = struct.Struct(">qiibIhiqqqhii")
 CODEC_BITS = 0x07
@@ -56,7 +56,8 @@ def _records(answer: bytes) -> memoryview:
     row = struct.Struct(">iihqqi")
     partitions, _partition, error, _high, _stable, aborted = row.unpack_from(answer, position)
     assert partitions == 1
-    assert error == 0, f"fetch answered {error}"
+    if error:
+        raise Refused(error)
     assert aborted <= 0
     position += row.size
     (size,) = struct.unpack_from(">i", answer, position)
