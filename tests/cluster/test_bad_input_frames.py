@@ -8,6 +8,7 @@ import pytest
 from harness.cluster import Cluster
 from harness.produce_raw import batch_of, produce
 from harness.raw import RawClient, header_bytes, request_bytes
+from tidelog.kernel.limits import REQUEST_ELEMENTS_MAX
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k03_metadata, k18_api_versions
 
@@ -136,14 +137,19 @@ def test_a_flexible_body_that_cannot_be_read_ends_the_connection(
     assert raw.is_closed_by_peer()
 
 
-def test_a_topic_asked_for_a_million_times_is_answered_once(
-    cluster: Cluster, raw: RawClient
-) -> None:
+def test_a_topic_asked_for_very_often_is_answered_once(cluster: Cluster, raw: RawClient) -> None:
     topic = cluster.create_topic()
     one = k03_metadata.MetadataRequestTopic(name=topic)
-    request = k03_metadata.MetadataRequest(topics=[one] * 1_000_000)
+    request = k03_metadata.MetadataRequest(topics=[one] * REQUEST_ELEMENTS_MAX)
     answer = raw.ask(k03_metadata.API, 8, request)
     assert [row.name for row in answer.topics] == [topic]
+
+
+def test_more_elements_than_a_cluster_can_have_end_the_connection(raw: RawClient) -> None:
+    one = k03_metadata.MetadataRequestTopic(name="t")
+    request = k03_metadata.MetadataRequest(topics=[one] * (REQUEST_ELEMENTS_MAX + 1))
+    raw.start(k03_metadata.API, 8, request)
+    assert raw.is_closed_by_peer()
 
 
 def test_requests_sent_in_one_go_are_answered_in_order(raw: RawClient) -> None:

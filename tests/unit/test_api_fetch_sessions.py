@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from tidelog.kernel import limits
 from tidelog.kernel.ids import ZERO_UUID
 from tidelog.kernel.instant import Instant, s
 from tidelog.node.api.fetch_sessions import FetchSession, FetchSessions, Want
@@ -109,3 +110,22 @@ def test_a_flood_of_sessions_never_holds_more_than_the_slots() -> None:
         every.create(NOW, [want("t", p) for p in range(size)], by_id=False)
         assert len(every) <= 5
     assert every.evicted > 0
+
+
+def test_no_session_and_not_all_together_hold_more_partitions_than_the_limits() -> None:
+    every = sessions(slots=100)
+    most = limits.FETCH_SESSION_PARTITIONS_MAX
+    whole = limits.FETCH_SESSIONS_PARTITIONS_MAX // most
+    too_wide = [want("x", number) for number in range(most + 1)]
+    assert every.create(NOW, too_wide, by_id=False) is None
+    first = made(every, *(want("t0", number) for number in range(most)))
+    for at in range(1, whole):
+        made(every, *(want(f"t{at}", number) for number in range(most)))
+    assert every.partitions == limits.FETCH_SESSIONS_PARTITIONS_MAX
+    assert every.create(NOW, [want("more")], by_id=False) is None
+    with pytest.raises(Rejected):
+        every.update(first, [want("more")], [])
+    assert every.partitions == limits.FETCH_SESSIONS_PARTITIONS_MAX - most
+    later = Instant(NOW + s(121))
+    assert every.create(later, too_wide[:most], by_id=False) is not None
+    assert every.create(later, [want("more")], by_id=False) is not None

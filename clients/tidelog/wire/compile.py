@@ -7,6 +7,7 @@ the same one. Versions that look alike on the wire share one function.
 from collections.abc import Callable
 from typing import Any
 
+from tidelog.kernel.limits import MESSAGE_ELEMENTS_MAX
 from tidelog.wire.compile_read import read_source
 from tidelog.wire.compile_write import write_source
 from tidelog.wire.primitives import Records
@@ -24,17 +25,20 @@ Writer = Callable[[Any, bytearray, list[Piece]], bytearray]
 Records close the bytes so far: they and the records go to the pieces, and new bytes begin.
 """
 
-_readers: dict[tuple[type, int, bool], Reader] = {}
+_readers: dict[tuple[type, int, bool, int], Reader] = {}
 _writers: dict[tuple[type, int, bool], Writer] = {}
 _made: dict[tuple[type, str], Any] = {}
 
 
-def reader(cls: type, version: int, *, flexible: bool) -> Reader:
+def reader(
+    cls: type, version: int, *, flexible: bool, elements_max: int = MESSAGE_ELEMENTS_MAX
+) -> Reader:
     """The function that reads a message of this class as this version has it."""
-    key = (cls, version, flexible)
+    key = (cls, version, flexible, elements_max)
     made = _readers.get(key)
     if made is None:
-        made = _readers[key] = _make(cls, read_source(cls, version, flexible=flexible))
+        source = read_source(cls, version, flexible=flexible, elements_max=elements_max)
+        made = _readers[key] = _make(cls, source)
     return made
 
 

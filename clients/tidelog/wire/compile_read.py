@@ -11,7 +11,7 @@ it may still hold, `n` the newest length or count; o, a, e and stop carry their 
 
 from struct import Struct, error
 
-from tidelog.kernel.limits import MESSAGE_ELEMENTS_MAX, STRING_BYTES_MAX
+from tidelog.kernel.limits import STRING_BYTES_MAX
 from tidelog.wire import primitives
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import ARRAY_SMALL, Primitive
@@ -32,10 +32,10 @@ _NAMES = {
 }
 
 
-def read_source(cls: type, version: int, *, flexible: bool) -> Source:
+def read_source(cls: type, version: int, *, flexible: bool, elements_max: int) -> Source:
     """`made(b, p) -> (message, position)`."""
     source = Source("def made(b, p):", _NAMES)
-    source.emit("end = len(b)", f"left = {MESSAGE_ELEMENTS_MAX}")
+    source.emit("end = len(b)", f"left = {elements_max}")
     with source.block("try:"):
         maker = _ReadSource(source, version, flexible=flexible)
         maker.struct(cls, "o0", 0)

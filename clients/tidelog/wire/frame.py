@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TypeVar
 
-from tidelog.kernel.limits import REQUEST_BYTES_MAX
+from tidelog.kernel.limits import REQUEST_BYTES_MAX, REQUEST_ELEMENTS_MAX
 from tidelog.wire.compile import Piece, Reader, Writer, reader, writer
 from tidelog.wire.errors import WireError
 from tidelog.wire.header import AnyApi, decode_response_header, has_response_tags, request_head
@@ -119,7 +119,12 @@ def _sized(pieces: list[Piece], last: bytearray) -> list[Piece]:
 
 
 def _request_reader(api: AnyApi, version: int) -> Reader:
-    made = reader(api.request, _checked(api, version), flexible=api.is_flexible(version))
+    made = reader(
+        api.request,
+        _checked(api, version),
+        flexible=api.is_flexible(version),
+        elements_max=REQUEST_ELEMENTS_MAX,
+    )
     api.request_readers[version] = made
     return made
 

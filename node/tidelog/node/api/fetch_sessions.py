@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from tidelog.kernel import limits
 from tidelog.kernel.ids import Uuid
 from tidelog.kernel.instant import Instant, s
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -94,13 +95,16 @@ class FetchSession:
 class FetchSessions:
     """All sessions of a broker.
 
-    Invariant: never more than `slots`; a session's number is not zero.
+    Invariant: never more than `slots`, nor more partitions in all than the limit; a session's
+    number is not zero.
     """
 
     def __init__(self, slots: int, rng: "random.Random") -> None:
         self._slots = slots
         self._rng = rng
         self._by_number: dict[int, FetchSession] = {}
+        self.partitions = 0
+        """In all sessions together."""
         self.evicted = 0
 
     def __len__(self) -> int:
@@ -111,14 +115,16 @@ class FetchSessions:
 
     def create(self, now: Instant, wants: list[Want], *, by_id: bool) -> FetchSession | None:
         """A new session, or None: there is no room and nobody to turn out."""
+        if not self._has_room(now, len(wants)):
+            return None
         if len(self._by_number) >= self._slots and not self._evict(now, len(wants)):
             return None
         number = self._rng.randrange(1, 2**31 - 1)
         while number in self._by_number:
             number = self._rng.randrange(1, 2**31 - 1)
         session = FetchSession(number, by_id=by_id, now=now)
-        session.update(wants, ())
         self._by_number[number] = session
+        self.update(session, wants, ())
         return session
 
     def continued(self, now: Instant, number: int, epoch: int, *, by_id: bool) -> FetchSession:
@@ -133,8 +139,38 @@ class FetchSessions:
         session.used = now
         return session
 
+    def update(
+        self, session: FetchSession, wants: Iterable[Want], forgotten: Iterable[WantKey]
+    ) -> None:
+        """Take what a session's client says anew; refused, and the session gone, where that is
+        too much: its client begins a new one, or does without.
+        """
+        before = len(session.wants)
+        session.update(wants, forgotten)
+        self.partitions += len(session.wants) - before
+        if (
+            len(session.wants) > limits.FETCH_SESSION_PARTITIONS_MAX
+            or self.partitions > limits.FETCH_SESSIONS_PARTITIONS_MAX
+        ):
+            self.close(session.number)
+            raise Rejected(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "too many partitions in sessions")
+
     def close(self, number: int) -> None:
-        self._by_number.pop(number, None)
+        session = self._by_number.pop(number, None)
+        if session is not None:
+            self.partitions -= len(session.wants)
+
+    def _has_room(self, now: Instant, size: int) -> bool:
+        """Whether so many partitions more may be remembered, once the stale ones are forgotten."""
+        if size > limits.FETCH_SESSION_PARTITIONS_MAX:
+            return False
+        while self.partitions + size > limits.FETCH_SESSIONS_PARTITIONS_MAX:
+            oldest = min(self._by_number.values(), key=lambda one: one.used, default=None)
+            if oldest is None or now - oldest.used <= _UNUSED_NS:
+                return False
+            self.close(oldest.number)
+            self.evicted += 1
+        return True
 
     def _evict(self, now: Instant, size: int) -> bool:
         """Make room: turn out the longest unused if it is stale, else a smaller one than ours."""
@@ -147,6 +183,6 @@ class FetchSessions:
             victim = min(self._by_number.values(), key=lambda session: len(session.wants))
             if len(victim.wants) >= size:
                 return False
-        del self._by_number[victim.number]
+        self.close(victim.number)
         self.evicted += 1
         return True

@@ -70,7 +70,7 @@ def _plan(call: Call, request: FetchRequest) -> _Plan:
     by_id = call.version >= _BY_ID_VERSION
     if epoch not in {FINAL_EPOCH, INITIAL_EPOCH}:
         session = sessions.continued(call.now, number, epoch, by_id=by_id)
-        session.update(_wants(request), _forgotten(request))
+        sessions.update(session, _wants(request), _forgotten(request))
         session.next_epoch()
         plan.session, plan.partial = session, True
         plan.wants = list(session.wants.values())
