@@ -2,16 +2,21 @@
 
 import difflib
 import functools
+import itertools
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import click
 from msgspec import Struct
+
+from tidelog.tools.completing import cluster_names, clusters
 
 DONE, FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, VIOLATION, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 CLUSTER_DEFAULT = "default"
@@ -126,6 +131,35 @@ def _terminal_table(
     Console().print(shown)
 
 
+_ROWS_MEASURED = 500
+
+
+def stream_table(rows: Iterable[Sequence[object]], columns: Sequence[str]) -> None:
+    """A table of any length, printed as its rows come: the first ones give the widths."""
+    source: Iterator[list[str]] = ([_cell(value) for value in row] for row in rows)
+    first = list(islice(source, _ROWS_MEASURED))
+    lines = [list(columns), *first]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    for line in itertools.chain(lines, source):
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def moment(timestamp_ms: int) -> str:
+    """A record's timestamp for people, in UTC; a number that is no moment stays one.
+
+    >>> moment(0), moment(-1), moment(2**62)
+    ('1970-01-01T00:00:00.000Z', '-', '4611686018427387904')
+    """
+    if timestamp_ms < 0:
+        return "-" if timestamp_ms == -1 else str(timestamp_ms)
+    try:
+        at = datetime.fromtimestamp(timestamp_ms // 1_000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1_000:03}Z"
+
+
 def size(byte_count: int) -> str:
     """Bytes for people.
 
@@ -173,6 +207,9 @@ class Target(Struct, frozen=True):
         return run.bootstrap.split(",")
 
     def not_running(self) -> str:
+        near = "" if self.data or self.folder.exists() else nearest(self.cluster, clusters())
+        if near:
+            return f"there is no {self.label}{near}"
         return f"{self.label} is not running: start it with tidelog up, or name it with --cluster"
 
 
@@ -181,6 +218,20 @@ def json_option(command: Callable[P, R]) -> Callable[P, R]:
     return click.option(
         "--json", "as_json", is_flag=True, help="Print JSON: one document, or one object a line."
     )(command)
+
+
+def yes_option(command: Callable[P, R]) -> Callable[P, R]:
+    """`--yes`, for a command that calls `confirm`."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def confirm(what: str, *, yes: bool) -> None:
+    """Before something is deleted: ask on a terminal; elsewhere nobody could answer."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"this deletes {what}: add --yes")
+    click.confirm(f"Delete {what}?", abort=True, err=True)
 
 
 def cluster_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -198,6 +249,7 @@ def cluster_options(command: Callable[..., R]) -> Callable[..., R]:
         envvar="TIDELOG_CLUSTER",
         show_default=True,
         metavar="NAME",
+        shell_complete=cluster_names,
         help="Which cluster; its data is in ./.tidelog/NAME.",
     )
     folder = click.option(

@@ -21,6 +21,8 @@ from tidelog.wire.messages.k02_list_offsets import (
 END = -1
 """Instead of a timestamp: the high watermark, or the last stable offset."""
 START = -2
+MAX_TIMESTAMP = -3
+"""The record with the largest timestamp."""
 
 
 @dataclass(frozen=True, slots=True)

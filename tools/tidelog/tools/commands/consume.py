@@ -18,6 +18,7 @@ from tidelog.clients.consumer.reading import Fetched
 from tidelog.clients.settings import ConsumerSettings, Isolation
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.kernel.instant import Instant, WallMs, s
+from tidelog.tools.completing import topic_names
 from tidelog.tools.connecting import MISSING, check_partition, connected, known_topics
 from tidelog.tools.output import (
     NOT_FOUND,
@@ -61,7 +62,7 @@ class _Job:
         "tidelog consume orders -o end --json",
     ),
 )
-@click.argument("topics", metavar="TOPIC…", nargs=-1, required=True)
+@click.argument("topics", metavar="TOPIC…", nargs=-1, required=True, shell_complete=topic_names)
 @click.option(
     "-o",
     "--offset",

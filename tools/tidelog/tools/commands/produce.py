@@ -16,6 +16,7 @@ from tidelog.clients.producer.sender import Delivered, Failed
 from tidelog.clients.settings import Acks, ProducerSettings
 from tidelog.kernel.ids import Partition
 from tidelog.kernel.instant import s
+from tidelog.tools.completing import topic_names
 from tidelog.tools.connecting import check_partition, connected, known_topics
 from tidelog.tools.line_records import LineError, LineFormat
 from tidelog.tools.lines import lines_of
@@ -83,7 +84,7 @@ class _Written:
         "tidelog produce orders --file events.jsonl --compression zstd",
     ),
 )
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.option("-k", "--key", help="The key of every record.")
 @click.option("--key-separator", metavar="C", help="A line is KEY, this text, VALUE.")
 @click.option("--headers", is_flag=True, help="A line begins with NAME:VALUE,… and a tab.")

@@ -1,6 +1,5 @@
 """`tidelog topic`: list, create, describe and delete, on any Kafka cluster."""
 
-import sys
 from collections.abc import Iterable, Sequence
 
 import click
@@ -21,17 +20,22 @@ from tidelog.clients.cluster_view import PartitionView, TopicView, refresh
 from tidelog.clients.failures import ClientError
 from tidelog.kernel.ids import Partition, TopicPartition, uuid_text
 from tidelog.kernel.instant import s
+from tidelog.tools.commands.topic_offsets import offsets
+from tidelog.tools.commands.topic_records import delete_some, empty
+from tidelog.tools.completing import topic_names
 from tidelog.tools.connecting import connected, known_topics
 from tidelog.tools.output import (
     Group,
     Target,
     bootstrap_options,
+    confirm,
     emit_json,
     fail,
     json_option,
     note,
     size,
     table,
+    yes_option,
 )
 from tidelog.wire.errors import ErrorCode
 
@@ -53,6 +57,11 @@ SENTENCES = {
 )
 def topic() -> None:
     """Create, list, describe and delete topics."""
+
+
+topic.add_command(offsets)
+topic.add_command(empty)
+topic.add_command(delete_some)
 
 
 # -- list ---------------------------------------------------------------------------------------
@@ -180,15 +189,15 @@ def _created(view: TopicView | None, one: TopicDone) -> dict[str, object]:
 
 
 @topic.command("delete", examples=("tidelog topic delete orders", "tidelog topic delete a b --yes"))
-@click.argument("names", metavar="NAME…", nargs=-1, required=True)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.argument("names", metavar="NAME…", nargs=-1, required=True, shell_complete=topic_names)
+@yes_option
 @bootstrap_options
 @json_option
 def delete(target: Target, names: Sequence[str], *, yes: bool, as_json: bool) -> None:
     """Delete topics with all their records."""
     with connected(target) as client:
         known = [one.name for one in known_topics(client, names)]
-        _confirm(known, yes=yes)
+        confirm(f"{', '.join(known)} with all records", yes=yes)
         done = client.run(delete_topics(client.view, known))
         gone = [one.name for one in done if one.code is ErrorCode.NONE]
         try:
@@ -196,15 +205,6 @@ def delete(target: Target, names: Sequence[str], *, yes: bool, as_json: bool) ->
         except ClientError:
             note("deleted, but still listed by a broker")
     _finish("deleted", [{"name": one.name} for one in done], done, as_json=as_json)
-
-
-def _confirm(names: Sequence[str], *, yes: bool) -> None:
-    if yes:
-        return
-    what = f"{', '.join(names)} with all records"
-    if not sys.stdin.isatty():
-        raise click.UsageError(f"this deletes {what}: add --yes")
-    click.confirm(f"Delete {what}?", abort=True, err=True)
 
 
 def _finish(
@@ -254,7 +254,7 @@ COLUMNS = (
     "describe",
     examples=("tidelog topic describe orders", "tidelog topic describe --unavailable"),
 )
-@click.argument("names", metavar="[NAME…]", nargs=-1)
+@click.argument("names", metavar="[NAME…]", nargs=-1, shell_complete=topic_names)
 @click.option("--under-replicated", is_flag=True, help="Only where replicas are not in sync.")
 @click.option("--unavailable", is_flag=True, help="Only where nobody leads.")
 @bootstrap_options

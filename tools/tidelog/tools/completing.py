@@ -1,0 +1,85 @@
+"""What a shell offers while a command is typed: names that are there now.
+
+A shell waits for the answer with every press of Tab: whoever is asked has 200 ms, and then there is
+nothing to offer. No failure is told: nobody asked a question yet.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+ANSWER_WITHIN_S = 0.2
+CLUSTERS = Path(".tidelog")
+
+
+def within(seconds: float, find: Callable[[], list[str]]) -> list[str]:
+    """What is found in that time; nothing where it takes longer.
+
+    A thread, because looking up a host's name cannot be given a time; it ends with the process.
+    """
+    found: list[str] = []
+    finder = threading.Thread(target=lambda: found.extend(find()), daemon=True)
+    finder.start()
+    finder.join(seconds)
+    return list(found)
+
+
+def topic_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The topics of the cluster that the options so far name."""
+    given: object = ctx.params.get(parameter.name or "")
+    taken = set(given) if isinstance(given, tuple) else set()
+    names = within(ANSWER_WITHIN_S, lambda: _topics(ctx.params))
+    # What is internal is offered only to who asks for it.
+    return [
+        name
+        for name in names
+        if name.startswith(incomplete)
+        and name not in taken
+        and (incomplete.startswith("_") or not name.startswith("__"))
+    ]
+
+
+def _topics(options: dict[str, object]) -> list[str]:
+    from tidelog.clients.client import Client  # noqa: PLC0415 -- only a completion pays for it
+    from tidelog.clients.cluster_view import refresh  # noqa: PLC0415 -- as above
+    from tidelog.clients.failures import ClientError  # noqa: PLC0415 -- as above
+    from tidelog.clients.settings import ConnectionSettings  # noqa: PLC0415 -- as above
+    from tidelog.clients.transport import Transport  # noqa: PLC0415 -- as above
+    from tidelog.kernel.instant import ms  # noqa: PLC0415 -- as above
+    from tidelog.tools.connecting import address  # noqa: PLC0415 -- as above
+    from tidelog.wire.errors import Rejected, WireError  # noqa: PLC0415 -- as above
+
+    wait_ns = ms(round(ANSWER_WITHIN_S * 1_000))
+    try:
+        addresses = [address(text) for text in _servers(options)]
+        transport = Transport(ConnectionSettings("tidelog-completion", wait_ns, wait_ns))
+        client = Client(transport, addresses, timeout_ns=wait_ns)
+        client.run(refresh(client.view, None))
+    except (click.ClickException, ClientError, Rejected, WireError, OSError):
+        return []
+    return sorted(client.view.topics)
+
+
+def _servers(options: dict[str, object]) -> Sequence[str]:
+    from tidelog.tools.output import Target  # noqa: PLC0415 -- it imports this module
+
+    cluster, data, bootstrap = (options.get(name) for name in ("cluster", "data", "bootstrap"))
+    return Target(
+        str(cluster) if cluster else Target().cluster,
+        str(data) if data else None,
+        str(bootstrap) if bootstrap else None,
+    ).servers()
+
+
+def cluster_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The clusters that have data under the current folder."""
+    return [name for name in clusters() if name.startswith(incomplete)]
+
+
+def clusters() -> list[str]:
+    try:
+        return sorted(path.name for path in CLUSTERS.iterdir() if path.is_dir())
+    except OSError:
+        return []
