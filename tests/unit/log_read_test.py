@@ -108,6 +108,11 @@ def test_what_compaction_removed_is_stepped_over() -> None:
     far[:8] = (50).to_bytes(8, "big")
     log.append_as_follower(NOW, NOW_MS, far)
     assert bases(log.read(30, 1000, 52, min_one=True)) == [50]
+    farther = batch(2, keys=True)
+    farther[:8] = (90).to_bytes(8, "big")
+    log.append_as_follower(NOW, NOW_MS, farther)
+    assert bases(log.read(60, 1000, 92, min_one=True)) == [90], "and in one segment"
+    assert bases(log.read(50, 1000, 60, min_one=True)) == [50]
 
 
 # -- by timestamp

@@ -71,6 +71,9 @@ def test_segments_below_the_start_go_when_purged() -> None:
     assert (log.start, log.size_bytes) == (11, 7 * SIZE)
     assert len(list(iterate_batches(piece.file.read(0, piece.size)))) == 3, "still being sent"
     broker.logs.purge()
+    assert FIRST in broker.place.names(), "after a power loss nobody would know it for deleted"
+    broker.checkpoint()
+    broker.logs.purge()
     assert FIRST not in broker.place.names()
     log.advance_start(3)
     assert log.start == 11

@@ -53,6 +53,7 @@ class Checkpoint(NamedTuple):
     directory: Directory
     generation: int
     contents: tuple[tuple[str, bytes], ...]
+    starts: Mapping[TopicPartition, int]
 
     def write(self) -> None:
         """Bring them to stable storage beside the ones in force."""
@@ -87,6 +88,8 @@ class LogDirectory:
         self._removals: list[str] = []
         self._gone: set[TopicPartition] = set()
         self._generation = 0
+        self._checkpoints_damaged = False
+        self._starts_in_force: Mapping[TopicPartition, int] = {}
 
     # -- the logs
 
@@ -157,11 +160,11 @@ class LogDirectory:
     def files_wanted(self, name: LogName) -> None:
         """A new log must not inherit the offsets of a deleted one of its name."""
         if name.key in self._gone:
-            self._write_checkpoints(durable=False)
+            self._write_checkpoints()
             self._gone.clear()
 
     def checkpoint_first(self) -> None:
-        self._write_checkpoints(durable=True)
+        self._write_checkpoints()
 
     def rolled(self, name: LogName) -> None:
         self._rolled[name.key] = None
@@ -178,14 +181,21 @@ class LogDirectory:
         return [Removal(self._directory, name) for name in names]
 
     def purge(self) -> None:
-        """Remove segments that left their logs; call it now and then, never twice in a minute."""
-        for log in self._logs.values():
-            log.purge()
+        """Remove segments that left their logs; call it now and then, never twice in a minute.
+
+        A power loss may bring a removed file back: it is known for what it is by the log's start,
+        so that must be durable first. Blocks for a sync where there is something to remove.
+        """
+        waiting = [log for log in self._logs.values() if log.has_retired]
+        if waiting:
+            self._directory.sync()
+        for log in waiting:
+            log.purge(self._starts_in_force.get(log.name.key, 0))
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Checkpoint:
         """What to write now: `write` it in a thread, then hand it to `checkpointed`."""
         self._note(high_watermarks)
-        return Checkpoint(self._directory, self._generation, self._contents())
+        return Checkpoint(self._directory, self._generation, self._contents(), self._starts())
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
         """Put written checkpoints in force, unless newer ones are."""
@@ -194,6 +204,8 @@ class LogDirectory:
                 self._directory.rename(name + PENDING_SUFFIX, name)
             else:
                 self._directory.unlink(name + PENDING_SUFFIX)
+        if checkpoint.generation == self._generation:
+            self._starts_in_force = checkpoint.starts
 
     def high_watermark(self, topic: str, partition: int) -> Offset:
         """As checkpointed last, within the log."""
@@ -212,19 +224,24 @@ class LogDirectory:
         waters = {key: known.high_watermarks.get(key, 0) for key in keys}
         points = {key: known.recovery_points.get(key, 0) for key in self.offline}
         points |= {log.name.key: log.recovery_point for log in logs}
-        starts = {key: known.log_starts.get(key, 0) for key in self.offline}
-        starts |= {log.name.key: log.start for log in logs if log.start}
         known.high_watermarks = waters
         return (
             (checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)),
             (checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(waters)),
-            (checkpoints.LOG_STARTS, checkpoints.encode_offsets(starts)),
+            (checkpoints.LOG_STARTS, checkpoints.encode_offsets(self._starts())),
         )
 
-    def _write_checkpoints(self, *, durable: bool) -> None:
+    def _starts(self) -> dict[TopicPartition, int]:
+        starts = {key: self._offsets.log_starts.get(key, 0) for key in self.offline}
+        kept = (log for log in self._logs.values() if log.has_files and log.start)
+        return starts | {log.name.key: log.start for log in kept}
+
+    def _write_checkpoints(self) -> None:
+        """At once, and always durably: half of it would be worse than what was there before."""
         self._generation += 1
         for name, content in self._contents():
-            self._directory.replace(name, content, durable=durable)
+            self._directory.replace(name, content)
+        self._starts_in_force = self._starts()
 
     def close_clean(
         self, high_watermarks: Mapping[TopicPartition, int], *, synced: bool = False
@@ -238,7 +255,7 @@ class LogDirectory:
             if left is not None:
                 closed[log.name.directory] = left
         for name, content in contents:
-            self._directory.replace(name, content, durable=synced)
+            self._directory.replace(name, content)
         incarnation = self._owner.incarnation
         self._directory.replace(
             checkpoints.CLEAN_SHUTDOWN,
@@ -278,10 +295,13 @@ class LogDirectory:
         elif found:
             self.last_stop = LastStop.POWER_LOSS  # nobody knows better
         self._offsets = self._read_offsets()
+        self._starts_in_force = self._offsets.log_starts
         closed = mark.logs if mark is not None and self.last_stop is LastStop.CLEAN else {}
         for name, key in found.items():
             self._load(name, key, closed.get(name), settings_of(key[0]), now_ms)
         self._removals = [name for name in names if name.endswith(DELETED_SUFFIX)]
+        if self._checkpoints_damaged:
+            self._write_checkpoints()
         self._write_mark(clean=False)
         self._directory.unlink(checkpoints.CLEAN_SHUTDOWN)
 
@@ -298,6 +318,7 @@ class LogDirectory:
             content = self._directory.read_all(name)
             return {} if content is None else checkpoints.decode_offsets(content, place=name)
         except CorruptError:
+            self._checkpoints_damaged = True
             return {}
 
     def _load(

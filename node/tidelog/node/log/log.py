@@ -467,14 +467,18 @@ class Log:
         segments = self._opened()
         if segments.drop_below(offset):
             remove_snapshots(self._directory, below=segments.first.base)
-            self.recovery_point = max(self.recovery_point, segments.first.base)
         if self._epochs.cut_below(offset):
             self._write_epochs()
 
-    def purge(self) -> None:
-        """Remove the files of segments that left the log since the last call."""
+    @property
+    def has_retired(self) -> bool:
+        """Whether segments left the log whose files are still there."""
+        return self._segments is not None and self._segments.has_retired
+
+    def purge(self, start: int | None = None) -> None:
+        """Remove the files of segments that left the log: only those below `start`, if given."""
         if self._segments is not None:
-            self._segments.purge()
+            self._segments.purge(self.start if start is None else start)
 
     # -- the end
 

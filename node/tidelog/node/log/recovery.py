@@ -13,10 +13,15 @@ from tidelog.node.log.epochs import EpochCache, decode_epochs
 from tidelog.node.log.marks import ClosedLog, LastStop
 from tidelog.node.log.producers import Producers
 from tidelog.node.log.scan import Scan, valid_batch_follows
-from tidelog.node.log.segment import LOG_SUFFIX, Segment, file_name
+from tidelog.node.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment, file_name
 from tidelog.node.log.segments import SegmentList, make_segment, remove_segment
 from tidelog.node.log.settings import LogSettings
-from tidelog.node.log.snapshots import newest_snapshot, offsets_with_suffix, remove_snapshots
+from tidelog.node.log.snapshots import (
+    newest_snapshot,
+    offsets_with_suffix,
+    remove_snapshots,
+    write_snapshot,
+)
 
 LEFT_BEHIND = (".tmp", ".deleted", ".cleaned")
 """Suffixes of files that were about to become something, or to go."""
@@ -71,7 +76,7 @@ class _Recovery:
         self._bytes_scanned = 0
 
     def run(self) -> Loaded:
-        bases = segment_bases(self._directory)
+        bases = self._drop_deleted(segment_bases(self._directory))
         if not bases:
             # Killed between making the directory and the first file: nothing was written.
             bases = [make_segment(self._directory, self._expected.start).base]
@@ -82,6 +87,13 @@ class _Recovery:
         ahead = self._load_history(doubted[0])
         self._scan_all(doubted)
         return self._finish(ahead)
+
+    def _drop_deleted(self, bases: list[int]) -> list[int]:
+        """Without what lies wholly below the log's start: a power loss may bring it back."""
+        start = self._expected.start
+        gone = sum(end <= start for end in bases[1:])
+        self._remove(bases[:gone])
+        return bases[gone:]
 
     def _load_history(self, offset: int) -> list[tuple[int, int]]:
         """Epochs and producers as they were at `offset`; the epochs the file has from there on."""
@@ -101,6 +113,9 @@ class _Recovery:
                 self._stop_at_gap(expected, bases[at:])
                 return
             segment = Segment(self._directory, base, end=base, size=0)
+            if self._segments and self._directory.size(file_name(base, SNAPSHOT_SUFFIX)) is None:
+                # Retention may leave this segment the first one: then nothing else knows this.
+                write_snapshot(self._directory, base, self._producers)
             self._segments.append(segment)
             scan = self._scan(segment)
             if scan.reason is not None:
@@ -190,7 +205,11 @@ class _Recovery:
         start = max(self._expected.start, segments.first.base)
         if start > end:
             end = self._start_over(segments, start)
-        segments.drop_below(start)
+        if self._cut is not None or end != self._segments[-1].end:
+            # Were the old bytes to come back after the next power loss, they would lie among newer
+            # ones. A start may block for this.
+            segments.active.file.sync()
+            self._directory.sync()
         loaded = Loaded(segments, self._epochs, self._producers, start, end)
         loaded.cut, loaded.bytes_scanned = self._cut, self._bytes_scanned
         return loaded

@@ -1,7 +1,7 @@
 """One segment: a file of batches, its two indexes, and where each offset lies in it."""
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from tidelog.kernel.failures import CorruptError
@@ -31,8 +31,9 @@ def file_name(offset: int, suffix: str) -> str:
 class Segment:
     """Batches from offset `base` up to `end`, which is exclusive.
 
-    Invariant: positions of `_recent_positions` are those of the last batches, without a hole, so
-    that readers near the end find their batch, and the batch a limit ends at, without a read.
+    Invariant: `_recent_lasts` and `_recent_positions` are last offset and position of each batch
+    from offset `_recent_from` on, so that readers near the end find their batch, and the one a
+    limit ends at, without a read.
     """
 
     __slots__ = (
@@ -40,7 +41,8 @@ class Segment:
         "_directory",
         "_file",
         "_indexes_loaded",
-        "_recent_bases",
+        "_recent_from",
+        "_recent_lasts",
         "_recent_positions",
         "base",
         "end",
@@ -68,7 +70,8 @@ class Segment:
         self._file: File | None = None
         self._indexes_loaded = size == 0
         self._bytes_since_entry = 0
-        self._recent_bases: list[int] = []
+        self._recent_from = base
+        self._recent_lasts: list[int] = []
         self._recent_positions: list[int] = []
 
     @property
@@ -110,10 +113,13 @@ class Segment:
             self.times.append(self.max_timestamp, self.max_timestamp_offset)
             self._bytes_since_entry = 0
         self._bytes_since_entry += size
-        self._recent_bases.append(first)
+        if not self._recent_lasts:
+            self._recent_from = first
+        self._recent_lasts.append(last)
         self._recent_positions.append(position)
-        if len(self._recent_bases) >= 2 * RECENT_BATCHES:
-            del self._recent_bases[:RECENT_BATCHES], self._recent_positions[:RECENT_BATCHES]
+        if len(self._recent_lasts) >= 2 * RECENT_BATCHES:
+            self._recent_from = self._recent_lasts[RECENT_BATCHES - 1] + 1
+            del self._recent_lasts[:RECENT_BATCHES], self._recent_positions[:RECENT_BATCHES]
         self.size = position + size
         self.end = last + 1
 
@@ -157,8 +163,9 @@ class Segment:
         """Where the batch begins that holds the offset, or the next one if none does."""
         if offset >= self.end:
             return self.size
-        if self._recent_bases and offset >= self._recent_bases[0]:
-            return self._recent_positions[bisect_right(self._recent_bases, offset) - 1]
+        if self._recent_lasts and offset >= self._recent_from:
+            at = bisect_left(self._recent_lasts, offset)
+            return self._recent_positions[at] if at < len(self._recent_positions) else self.size
         return self._locate_in_file(offset)
 
     def _locate_in_file(self, offset: int) -> int:
@@ -276,7 +283,7 @@ class Segment:
         self.load_indexes()
         self.max_timestamp, self.max_timestamp_offset = self.times.last()
         self._bytes_since_entry = 0
-        self._recent_bases.clear()
+        self._recent_lasts.clear()
         self._recent_positions.clear()
         self.first_timestamp = self.header_at(0).max_timestamp if self.size else NEVER
         start = self.offsets.positions[-1] if len(self.offsets) else 0
@@ -299,7 +306,7 @@ class Segment:
         self.times.clear()
         self.first_timestamp = self.max_timestamp = NEVER
         self.max_timestamp_offset = self._bytes_since_entry = 0
-        self._recent_bases.clear()
+        self._recent_lasts.clear()
         self._recent_positions.clear()
         self._indexes_loaded = True
 
@@ -308,7 +315,7 @@ class Segment:
         if self.size:
             self.offsets.offsets, self.offsets.positions = array("i"), array("i")
             self.times.timestamps, self.times.offsets = array("q"), array("i")
-            self._recent_bases.clear()
+            self._recent_lasts.clear()
             self._recent_positions.clear()
             self._indexes_loaded = False
 

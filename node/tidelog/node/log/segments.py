@@ -70,7 +70,7 @@ class SegmentList:
 
     def restart(self, base: int) -> Segment:
         """Nothing but an empty segment at `base`; all others go, the newest first."""
-        self.purge()  # a retired one may have that very name
+        self.purge(self.first.base)  # a retired one may have that very name
         while self._segments:
             self._drop_last()
         return self._add(base)
@@ -110,16 +110,20 @@ class SegmentList:
             count += 1
         return count
 
-    def purge(self) -> None:
-        """Remove the files of retired segments; until now, answers under way could be sent."""
-        for segment in self._retired:
+    @property
+    def has_retired(self) -> bool:
+        return bool(self._retired)
+
+    def purge(self, start: int) -> None:
+        """Remove retired segments below `start`; until now, answers under way could be sent."""
+        while self._retired and self._retired[0].end <= start:
+            segment = self._retired.pop(0)
             segment.close()
             remove_segment(self._directory, segment.base)
-        self._retired.clear()
 
     def close(self) -> None:
-        self.purge()
-        for segment in self._segments:
+        """Retired segments stay: the next start finds them below the log's start."""
+        for segment in [*self._retired, *self._segments]:
             segment.close()
 
 
