@@ -1,6 +1,7 @@
 """Settings of the whole run, and the fixtures that all tests may use."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +21,11 @@ settings.register_profile("loop", COMMON, max_examples=50)
 settings.register_profile("full", COMMON, max_examples=200)
 settings.register_profile("ci", COMMON, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
+
+
+# Who starts the run in the background has it ignore Ctrl-C, and all children inherit that: the
+# tests of what Ctrl-C does would wait for nothing.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
