@@ -4,6 +4,7 @@ import contextlib
 import resource
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def connections(cluster: Cluster) -> int:
     return int(words[Word.CONNECTIONS])
 
 
-def wide_fetch(topic: str, partitions: int, **fields: int) -> bytes:
+def wide_fetch(topic: str, partitions: int, **fields: Any) -> bytes:
     wanted = [
         k01_fetch.FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1000)
         for number in range(partitions)

@@ -8,7 +8,7 @@ import uvloop
 from tidelog.coordinator.runtime.coordinator_process import CoordinatorProcess
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.launch import CoordinatorLaunch
-from tidelog.node.runtime.process import EventLog, report_failed
+from tidelog.node.runtime.process import EventLog, cannot_use_files, report_failed
 
 _EXIT_FAILED = 1
 
@@ -25,7 +25,7 @@ def run(launch: CoordinatorLaunch) -> int:
     except (CannotStartError, CorruptError) as error:
         return _failed(launch, log, str(error))
     except OSError as error:
-        return _failed(launch, log, f"the coordinator cannot use its files: {error}")
+        return _failed(launch, log, cannot_use_files(launch.data_dir, error))
     try:
         loop.run_forever()
         process.close()

@@ -10,6 +10,7 @@ from tidelog.kernel.launch import BrokerLaunch, log_file
 from tidelog.node.runtime.broker_process import BrokerProcess
 from tidelog.node.runtime.process import (
     EventLog,
+    cannot_use_files,
     end_with_parent,
     report_failed,
     set_title,
@@ -33,7 +34,7 @@ def run(launch: BrokerLaunch) -> int:
     except (CannotStartError, CorruptError) as error:
         return _give_up(launch, log, str(error))
     except OSError as error:
-        return _give_up(launch, log, f"broker {launch.broker_id} cannot use its files: {error}")
+        return _give_up(launch, log, cannot_use_files(launch.data_dir, error))
     try:
         loop.run_forever()
     finally:

@@ -5,6 +5,7 @@ file, so that the last words of a crash are there too. What only Linux has (`prc
 """
 
 import ctypes
+import errno
 import json
 import logging
 import os
@@ -168,6 +169,16 @@ def _report(ready_fd: int, line: str) -> None:
         return  # the supervisor is gone, and its death signal under way
     finally:
         os.close(ready_fd)
+
+
+def cannot_use_files(data_dir: str, error: OSError) -> str:
+    """What the user is told where a process cannot start because of its files."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return (
+            f"no space left on the disk of {data_dir}: free some, or choose another folder "
+            "with --data"
+        )
+    return f"it cannot use its files: {error}"
 
 
 def set_title(short: str, title: str) -> None:

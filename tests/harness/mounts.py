@@ -1,0 +1,89 @@
+"""File systems of a test's own: small, seen by it and its children only, gone with them.
+
+The calling thread leaves the machine's mounts and comes back at the end; what it starts meanwhile
+stays in. Nothing is left on the machine even where the test is killed.
+"""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.need import need_that
+
+_CLONE_NEWNS = 0x0002_0000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_LIBC = ctypes.CDLL(None, use_errno=True)
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- where Linux has it
+
+
+def _call(name: str, *words: object) -> None:
+    if getattr(_LIBC, name)(*words) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _mount(source: str, target: Path, kind: str | None, flags: int, options: str = "") -> None:
+    kind_bytes = None if kind is None else kind.encode()
+    _call("mount", source.encode(), bytes(target), kind_bytes, flags, options.encode())
+
+
+def need_mounts() -> None:
+    """Skip, or fail where they are required, without the right to mount."""
+    need_that("mount", works=os.geteuid() == 0 and _can_unshare(), why="needs to be root here")
+
+
+def _can_unshare() -> bool:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(_LIBC.unshare(_CLONE_NEWNS) != 0)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+@contextmanager
+def own_mounts() -> Iterator[None]:
+    """Inside, mounts are this thread's and its children's."""
+    here = Path.cwd()
+    back = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _call("unshare", _CLONE_NEWNS)
+        try:
+            _mount("none", Path("/"), None, _MS_REC | _MS_PRIVATE)
+            yield
+        finally:
+            _call("setns", back, _CLONE_NEWNS)
+            os.chdir(here)
+    finally:
+        os.close(back)
+
+
+def small_disk(place: Path, size_bytes: int) -> None:
+    """An empty file system of that size; only inside `own_mounts`."""
+    place.mkdir(parents=True, exist_ok=True)
+    _mount("tidelog-test", place, "tmpfs", 0, f"size={size_bytes}")
+
+
+def small_shared_memory(size_bytes: int) -> None:
+    """So much shared memory and no more; what is there stays to be seen, for others live by it."""
+    kept = [(path, os.open(path, os.O_PATH)) for path in SHARED_MEMORY.iterdir()]
+    small_disk(SHARED_MEMORY, size_bytes)
+    for path, descriptor in kept:
+        path.touch()
+        _mount(f"/proc/self/fd/{descriptor}", path, None, _MS_BIND)
+        os.close(descriptor)
+
+
+def fill(place: Path) -> Path:
+    """Leave not one page free; the file to remove again."""
+    filler = place / "filler"
+    with filler.open("ab", buffering=0) as file:
+        for size in (1 << 20, 1 << 12):
+            block = bytes(size)
+            while True:
+                try:
+                    if file.write(block) < size:
+                        break
+                except OSError:
+                    break
+    return filler
