@@ -134,9 +134,12 @@ def test_logs(running: Cluster, golden: Golden) -> None:
 def test_logs_are_merged_by_time_and_followed_to_the_end(running: Cluster) -> None:
     with running.open("logs", "--follow", "--json") as following:
         assert following.stdout is not None
+        assert following.stderr is not None
         first = following.stdout.readline()
         running.done("down")
-        out, err = following.communicate(timeout=20)
+        # Not `communicate`: it would pass over what `readline` has already taken in.
+        out, err = following.stdout.read(), following.stderr.read()
+        following.wait(timeout=20)
     assert (following.returncode, err) == (0, "")
     events = [json.loads(line) for line in [first, *out.splitlines()]]
     assert {event["process"] for event in events} == {
