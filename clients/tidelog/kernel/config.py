@@ -19,9 +19,12 @@ class Setting:
     rule: str
     doc: str
     kind: str = "string"
-    """Kafka's type name for DescribeConfigs: boolean, string, int, short, long, double, list."""
+    """Kafka's type name for DescribeConfigs: boolean, string, int, short, long, double, list,
+    class, password; a password's value is told to nobody."""
     effect: bool = True
     """False: known and checked as Kafka's, without effect here; `doc` says so."""
+    unset: bool = False
+    """Kafka has no default: where nothing is given there is no value, and its text is empty."""
 
     def read(self, text: str) -> Any:  # noqa: ANN401 -- a row's type is known to its reader only
         try:
@@ -58,6 +61,10 @@ class Table:
             assert len(self._all) == len(self.rows) + len(added), "a setting stands twice"
         return self._all
 
+    def row(self, name: str) -> Setting:
+        """The row of a known name, without making the others where that can be."""
+        return self.rows.get(name) or self.all_rows()[name]
+
     def check(self, name: str, text: str) -> Any:  # noqa: ANN401 -- as Setting.read
         """The value of one setting, or SettingError; an unknown name is told its neighbour."""
         row = self.rows.get(name) or self.all_rows().get(name)
@@ -67,7 +74,7 @@ class Table:
 
     def read(self, given: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 -- as Setting.read
         """The value in force: what is given, else the default."""
-        row = self.rows.get(name) or self.all_rows()[name]
+        row = self.row(name)
         return row.read(given.get(name, row.default))
 
     def _nearest(self, name: str) -> str:
@@ -126,6 +133,15 @@ def words_of(*words: str) -> Callable[[str], tuple[str, ...]]:
         return given
 
     return parse
+
+
+def or_unset(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """As `parse`; an empty text is no value, which is None."""
+
+    def parse_or_unset(value: str) -> Any:  # noqa: ANN401 -- as Setting.read
+        return None if not value else parse(value)
+
+    return parse_or_unset
 
 
 def text(value: str) -> str:

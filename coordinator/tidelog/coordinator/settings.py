@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.origins import Layers
 from tidelog.node.settings import BROKER
 
 REPLICATION_FACTOR_MAX = 1
@@ -27,3 +29,7 @@ class ControllerSettings(Struct, frozen=True):
             delete_enabled=BROKER.read(given, "delete.topic.enable"),
             broker={name: value for name, value in given.items() if name in BROKER},
         )
+
+    def layers(self, image: MetadataImage) -> Layers:
+        """What stands behind a topic's own settings: no broker's own, so that all agree."""
+        return Layers(self.broker, image.broker_configs.get("", {}))

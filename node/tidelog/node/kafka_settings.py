@@ -1,15 +1,17 @@
 """Kafka's broker settings that have no effect here: known, checked, and listed as such.
 
-A line is a name, Kafka's type, its default (`-` for none) and, where Kafka has one, the range or the
-words it takes. Whoever gives one of them an effect moves its row to `settings.py`.
+A line is a name, Kafka's type, its default (`-` for none, `=` for an empty text) and, where Kafka has
+one, the range or the words it takes. Whoever gives one of them an effect moves its row to `settings.py`.
 """
 # ruff: noqa: E501 -- some names of Kafka's classes are longer than a line
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from tidelog.kernel.config import Setting, boolean, integer, number, one_of, text
+from tidelog.kernel.config import Setting, boolean, integer, number, one_of, or_unset, text
 
+_UNSET: Final = "-"
+_EMPTY: Final = "="
 _BOUNDS: Final = {"short": 2**15 - 1, "int": 2**31 - 1, "long": 2**63 - 1}
 
 _REASONS: Final = (
@@ -33,6 +35,7 @@ _REASONS: Final = (
     ("advertised.listeners", "The supervisor chooses where brokers listen: --base-port."),
     ("log.dir", "The supervisor chooses where data lies: --data."),
     ("metadata.log.", "The metadata log keeps its own sizes."),
+    ("follower.replication.", "There is one replica of each partition yet."),
     ("num.", "One event loop serves each broker."),
     ("quota.", "There are no quotas."),
 )
@@ -47,24 +50,21 @@ advertised.listeners list -
 alter.config.policy.class.name class -
 alter.log.dirs.replication.quota.window.num int 11 1..
 alter.log.dirs.replication.quota.window.size.seconds int 1 1..
-authorizer.class.name string -
+authorizer.class.name string =
 auto.leader.rebalance.enable boolean true
 background.threads int 10 1..
 broker.heartbeat.interval.ms int 2000
 broker.id int -1
 broker.session.timeout.ms int 9000
 client.quota.callback.class class -
-compression.gzip.level int -1 -1..9
-compression.lz4.level int 9 1..17
-compression.zstd.level int 3 -131072..22
-config.providers list -
+config.providers list =
 connection.failed.authentication.delay.ms int 100 0..
 connections.max.reauth.ms long 0
 controlled.shutdown.enable boolean true
 controller.listener.names list -
 controller.quorum.append.linger.ms int 25 0..
 controller.quorum.auto.join.enable boolean false
-controller.quorum.bootstrap.servers list -
+controller.quorum.bootstrap.servers list =
 controller.quorum.election.backoff.max.ms int 1000 0..
 controller.quorum.election.timeout.ms int 1000 0..
 controller.quorum.fetch.max.bytes int 1048576 1..
@@ -72,11 +72,11 @@ controller.quorum.fetch.snapshot.max.bytes int 1048576 1..
 controller.quorum.fetch.timeout.ms int 2000 0..
 controller.quorum.request.timeout.ms int 2000 0..
 controller.quorum.retry.backoff.ms int 20 0..
-controller.quorum.voters list -
+controller.quorum.voters list =
 controller.quota.window.num int 11 1..
 controller.quota.window.size.seconds int 1 1..
 controller.socket.timeout.ms int 30000
-cordoned.log.dirs list -
+cordoned.log.dirs list =
 create.topic.policy.class.name class -
 delegation.token.expiry.check.interval.ms long 3600000 1..
 delegation.token.expiry.time.ms long 86400000 1..
@@ -86,6 +86,7 @@ delete.records.purgatory.purge.interval.requests int 1
 early.start.listeners list -
 fetch.purgatory.purge.interval.requests int 1000
 follower.fetch.last.tiered.offset.enable boolean false
+follower.replication.throttled.rate long 9223372036854775807 0..
 group.consumer.assignment.interval.ms int 1000 0..
 group.consumer.assignors list uniform,range
 group.consumer.heartbeat.interval.ms int 5000 1..
@@ -144,41 +145,27 @@ group.streams.session.timeout.ms int 45000 1..
 initial.broker.registration.timeout.ms int 60000
 inter.broker.listener.name string -
 kafka.metrics.polling.interval.secs int 10 1..
-kafka.metrics.reporters list -
+kafka.metrics.reporters list =
 leader.imbalance.check.interval.seconds long 300 1..
+leader.replication.throttled.rate long 9223372036854775807 0..
 listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 listeners list PLAINTEXT://:9092
 log.cleaner.backoff.ms long 15000 0..
 log.cleaner.dedupe.buffer.size long 134217728
-log.cleaner.delete.retention.ms long 86400000 0..
 log.cleaner.enable boolean true
 log.cleaner.io.buffer.load.factor double 0.9
 log.cleaner.io.buffer.size int 524288 0..
 log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308
-log.cleaner.max.compaction.lag.ms long 9223372036854775807 1..
-log.cleaner.min.cleanable.ratio double 0.5 0..1
-log.cleaner.min.compaction.lag.ms long 0 0..
 log.cleaner.threads int 1 0..
 log.dir list /tmp/kafka-logs
 log.dir.failure.timeout.ms long 30000 1..
 log.dirs list -
-log.flush.interval.messages long 9223372036854775807 1..
-log.flush.interval.ms long -
 log.flush.offset.checkpoint.interval.ms int 60000 0..
-log.flush.scheduler.interval.ms long 9223372036854775807
 log.flush.start.offset.checkpoint.interval.ms int 60000 0..
-log.local.retention.bytes long -2 -2..
-log.local.retention.ms long -2 -2..
-log.preallocate boolean false
 log.retention.check.interval.ms long 300000 1..
-log.retention.hours int 168
-log.retention.minutes int -
-log.roll.hours int 168 1..
-log.roll.jitter.hours int 0 0..
-log.segment.delete.delay.ms long 60000 0..
 max.connection.creation.rate int 2147483647 0..
 max.connections.per.ip int 2147483647 0..
-max.connections.per.ip.overrides string -
+max.connections.per.ip.overrides string =
 metadata.log.dir string -
 metadata.log.max.record.bytes.between.snapshots long 20971520 1..
 metadata.log.max.snapshot.interval.ms long 3600000 0..
@@ -238,6 +225,7 @@ remote.log.storage.manager.class.name string -
 remote.log.storage.manager.class.path string -
 remote.log.storage.manager.impl.prefix string rsm.config.
 remote.log.storage.system.enable boolean false
+replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0..
 replica.fetch.backoff.ms int 1000 0..
 replica.fetch.max.bytes int 1048576 0..
 replica.fetch.min.bytes int 1
@@ -286,7 +274,7 @@ sasl.oauthbearer.assertion.template.file string -
 sasl.oauthbearer.client.credentials.client.id string -
 sasl.oauthbearer.client.credentials.client.secret password -
 sasl.oauthbearer.clock.skew.seconds int 30
-sasl.oauthbearer.expected.audience list -
+sasl.oauthbearer.expected.audience list =
 sasl.oauthbearer.expected.issuer string -
 sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000
@@ -321,7 +309,7 @@ socket.receive.buffer.bytes int 102400
 socket.send.buffer.bytes int 102400
 ssl.allow.dn.changes boolean false
 ssl.allow.san.changes boolean false
-ssl.cipher.suites list -
+ssl.cipher.suites list =
 ssl.client.auth string none required|requested|none
 ssl.enabled.protocols list TLSv1.2,TLSv1.3
 ssl.endpoint.identification.algorithm string https
@@ -366,12 +354,13 @@ def _row(name: str, kind: str, default: str, allowed: str = "") -> Setting:
     parse, rule = _parser(kind, allowed)
     return Setting(
         name=name,
-        parse=_unset_or(parse),
-        default="" if default == "-" else default,
+        parse=or_unset(parse),
+        default="" if default in {_UNSET, _EMPTY} else default,
         rule=rule,
         doc=f"Known and checked for Kafka's sake; it has no effect. {_reason(name)}",
         kind=kind,
         effect=False,
+        unset=default == _UNSET,
     )
 
 
@@ -394,12 +383,3 @@ def _parser(kind: str, allowed: str) -> tuple[Callable[[str], Any], str]:
         words = allowed.split("|")
         return one_of(*words), f"must be {' or '.join(words)}"
     return text, "may be any text"
-
-
-def _unset_or(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Many of Kafka's settings have no default: nothing given is nothing set."""
-
-    def parse_or_unset(value: str) -> Any:  # noqa: ANN401 -- as Setting.read
-        return None if not value else parse(value)
-
-    return parse_or_unset

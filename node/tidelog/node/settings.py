@@ -1,13 +1,23 @@
 """The broker's and the topics' settings: Kafka's names verbatim, and ours.
 
-A topic's value wins over the broker's synonym, which wins over the default.
+A topic's value wins over the broker's synonyms, which win over the default.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidelog.kernel import limits
-from tidelog.kernel.config import Setting, Table, boolean, integer, number, one_of, text, words_of
+from tidelog.kernel.config import (
+    Setting,
+    Table,
+    boolean,
+    integer,
+    number,
+    one_of,
+    or_unset,
+    text,
+    words_of,
+)
 
 LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
@@ -42,8 +52,8 @@ def _words(name: str, default: str, words: tuple[str, ...], doc: str) -> Setting
     return Setting(name, words_of(*words), default, rule, doc, "list", effect=False)
 
 
-def _free(name: str, default: str, doc: str, *, effect: bool = True) -> Setting:
-    return Setting(name, text, default, "may be any text", doc, "string", effect)
+def _replicas(name: str) -> Setting:
+    return Setting(name, text, "", "may be any text", NOT_YET, "list", effect=False)
 
 
 def _segment_bytes(name: str, doc: str) -> Setting:
@@ -76,9 +86,9 @@ TOPIC: Final = Table(
         _whole("file.delete.delay.ms", 60_000, 0, LONG_MAX, NOT_YET, effect=False),
         _whole("flush.messages", LONG_MAX, 1, LONG_MAX, NOT_YET, effect=False),
         _whole("flush.ms", LONG_MAX, 0, LONG_MAX, NOT_YET, effect=False),
-        _free("follower.replication.throttled.replicas", "", NOT_YET, effect=False),
+        _replicas("follower.replication.throttled.replicas"),
         _whole("index.interval.bytes", 4096, 0, INT_MAX, "Bytes of log between two index entries."),
-        _free("leader.replication.throttled.replicas", "", NOT_YET, effect=False),
+        _replicas("leader.replication.throttled.replicas"),
         _whole("local.retention.bytes", -2, -2, LONG_MAX, NO_EFFECT, effect=False),
         _whole("local.retention.ms", -2, -2, LONG_MAX, NO_EFFECT, effect=False),
         _whole("max.compaction.lag.ms", LONG_MAX, 1, LONG_MAX, NOT_YET, effect=False),
@@ -133,24 +143,61 @@ TOPIC: Final = Table(
     ]
 )
 
-SYNONYMS: Final[Mapping[str, str]] = {
-    "cleanup.policy": "log.cleanup.policy",
-    "compression.type": "compression.type",
-    "index.interval.bytes": "log.index.interval.bytes",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "min.insync.replicas": "min.insync.replicas",
-    "retention.bytes": "log.retention.bytes",
-    "retention.ms": "log.retention.ms",
-    "segment.bytes": "log.segment.bytes",
-    "segment.index.bytes": "log.index.size.max.bytes",
-    "segment.jitter.ms": "log.roll.jitter.ms",
-    "segment.ms": "log.roll.ms",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 3_600_000
+
+
+class Synonym(NamedTuple):
+    """A broker's setting that stands in for a topic's; its number may be in other units."""
+
+    name: str
+    factor: int = 1
+    low: int = -1
+    """The lowest number, where the factor is not 1."""
+
+    def text(self, given: str) -> str:
+        """In the topic's units. Every number below nothing means: without end."""
+        return given if self.factor == 1 else str(max(-1, int(given) * self.factor))
+
+
+SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = {
+    "cleanup.policy": (Synonym("log.cleanup.policy"),),
+    "compression.gzip.level": (Synonym("compression.gzip.level"),),
+    "compression.lz4.level": (Synonym("compression.lz4.level"),),
+    "compression.type": (Synonym("compression.type"),),
+    "compression.zstd.level": (Synonym("compression.zstd.level"),),
+    "delete.retention.ms": (Synonym("log.cleaner.delete.retention.ms"),),
+    "file.delete.delay.ms": (Synonym("log.segment.delete.delay.ms"),),
+    "flush.messages": (Synonym("log.flush.interval.messages"),),
+    "flush.ms": (Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
+    "index.interval.bytes": (Synonym("log.index.interval.bytes"),),
+    "local.retention.bytes": (Synonym("log.local.retention.bytes"),),
+    "local.retention.ms": (Synonym("log.local.retention.ms"),),
+    "max.compaction.lag.ms": (Synonym("log.cleaner.max.compaction.lag.ms"),),
+    "max.message.bytes": (Synonym("message.max.bytes"),),
+    "message.timestamp.after.max.ms": (Synonym("log.message.timestamp.after.max.ms"),),
+    "message.timestamp.before.max.ms": (Synonym("log.message.timestamp.before.max.ms"),),
+    "message.timestamp.type": (Synonym("log.message.timestamp.type"),),
+    "min.cleanable.dirty.ratio": (Synonym("log.cleaner.min.cleanable.ratio"),),
+    "min.compaction.lag.ms": (Synonym("log.cleaner.min.compaction.lag.ms"),),
+    "min.insync.replicas": (Synonym("min.insync.replicas"),),
+    "preallocate": (Synonym("log.preallocate"),),
+    "retention.bytes": (Synonym("log.retention.bytes"),),
+    "retention.ms": (
+        Synonym("log.retention.ms"),
+        Synonym("log.retention.minutes", MINUTE_MS),
+        Synonym("log.retention.hours", HOUR_MS),
+    ),
+    "segment.bytes": (Synonym("log.segment.bytes"),),
+    "segment.index.bytes": (Synonym("log.index.size.max.bytes"),),
+    "segment.jitter.ms": (
+        Synonym("log.roll.jitter.ms"),
+        Synonym("log.roll.jitter.hours", HOUR_MS, 0),
+    ),
+    "segment.ms": (Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS, 1)),
+    "unclean.leader.election.enable": (Synonym("unclean.leader.election.enable"),),
 }
-"""A topic's setting and the broker's setting that stands in for it."""
+"""A topic's setting and the broker's settings that stand in for it, the strongest first."""
 
 
 def _without_effect() -> list[Setting]:
@@ -159,23 +206,49 @@ def _without_effect() -> list[Setting]:
     return without_effect()
 
 
-def _stand_in(topic_name: str) -> Setting:
+def _stand_ins(topic_name: str) -> list[Setting]:
+    """Rows for a topic's synonyms. Of several the last alone has a default."""
     row = TOPIC.rows[topic_name]
+    *stronger, weakest = SYNONYMS[topic_name]
     doc = f"What topics take that do not set {topic_name} themselves."
-    return Setting(
-        SYNONYMS[topic_name], row.parse, row.default, row.rule, doc, row.kind, row.effect
-    )
+    return [
+        *(_stand_in(row, one, doc, unset=True) for one in stronger),
+        _stand_in(row, weakest, f"{doc}{_after(stronger)}", unset=False),
+    ]
+
+
+def _after(stronger: list[Synonym]) -> str:
+    return f" Counts where {stronger[0].name} is not set." if stronger else ""
+
+
+def _stand_in(row: Setting, synonym: Synonym, doc: str, *, unset: bool) -> Setting:
+    factor = synonym.factor
+    parse, rule, kind, default = row.parse, row.rule, row.kind, row.default
+    if factor > 1:
+        parse, kind = integer(synonym.low, INT_MAX), "int"
+        rule = f"must be a whole number from {synonym.low} to {INT_MAX}"
+        default = str(int(default) // factor)
+    if unset:
+        parse, default = or_unset(parse), ""
+    return Setting(synonym.name, parse, default, rule, doc, kind, row.effect, unset)
 
 
 BROKER: Final = Table(
     [
-        *(_stand_in(name) for name in SYNONYMS),
+        *(row for name in SYNONYMS for row in _stand_ins(name)),
         _flag(
             "auto.create.topics.enable",
             "true",
             "A topic that a client asks for, and that is missing, is made with the defaults.",
         ),
-        _free("broker.rack", "", "The rack a broker names itself to clients and assignments."),
+        Setting(
+            "broker.rack",
+            or_unset(text),
+            "",
+            "may be any text",
+            "The rack a broker names itself to clients and assignments.",
+            unset=True,
+        ),
         _whole(
             "connections.max.idle.ms",
             600_000,
@@ -237,15 +310,21 @@ BROKER: Final = Table(
 )
 
 
-def topic_value(name: str, topic: Mapping[str, str], broker: Mapping[str, str]) -> Any:  # noqa: ANN401 -- as Setting.read
-    """The value in force for a topic: its own, else the broker's stand-in, else the default."""
+def topic_text(name: str, topic: Mapping[str, str], broker: Mapping[str, str]) -> str:
+    """The text in force for a topic: its own, else the broker's stand-in, else the default."""
     own = topic.get(name)
     if own is not None:
-        return TOPIC.rows[name].read(own)
-    stand_in = SYNONYMS.get(name)
-    if stand_in is not None and stand_in in broker:
-        return BROKER.rows[stand_in].read(broker[stand_in])
-    return TOPIC.rows[name].read(TOPIC.rows[name].default)
+        return own
+    for synonym in SYNONYMS.get(name, ()):
+        given = broker.get(synonym.name)
+        if given is not None and (given or not BROKER.rows[synonym.name].unset):
+            return synonym.text(given)
+    return TOPIC.rows[name].default
+
+
+def topic_value(name: str, topic: Mapping[str, str], broker: Mapping[str, str]) -> Any:  # noqa: ANN401 -- as Setting.read
+    """`topic_text`, read."""
+    return TOPIC.rows[name].read(topic_text(name, topic, broker))
 
 
 def topic_reader(topic: Mapping[str, str], broker: Mapping[str, str]) -> Callable[[str], Any]:

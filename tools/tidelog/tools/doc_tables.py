@@ -91,13 +91,18 @@ def main(folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def _setting_rows(table: Table, synonyms: Mapping[str, str]) -> list[tuple[str, ...]]:
+def _setting_rows(
+    table: Table, synonyms: Mapping[str, Sequence[settings.Synonym]]
+) -> list[tuple[str, ...]]:
     return [_setting_row(row, synonyms) for row in table.rows.values()]
 
 
-def _setting_row(row: Setting, synonyms: Mapping[str, str]) -> tuple[str, ...]:
-    broker_name = (f"`{synonyms[row.name]}`" if row.name in synonyms else "",) if synonyms else ()
-    default = f"`{row.default}`" if row.default else "(empty)"
+def _setting_row(
+    row: Setting, synonyms: Mapping[str, Sequence[settings.Synonym]]
+) -> tuple[str, ...]:
+    names = ", ".join(f"`{one.name}`" for one in synonyms.get(row.name, ()))
+    broker_name = (names,) if synonyms else ()
+    default = "(none)" if row.unset else f"`{row.default}`" if row.default else "(empty)"
     acts = "yes" if row.effect else "no"
     return (f"`{row.name}`", *broker_name, row.kind, default, row.rule, acts, row.doc)
 

@@ -20,6 +20,7 @@ from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import ZERO_UUID, Uuid
 from tidelog.kernel.limits import PARTITIONS_IN_CLUSTER_MAX, PARTITIONS_PER_DECISION_MAX
 from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.origins import TopicSettings
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k19_create_topics import (
     CreatableTopic,
@@ -54,6 +55,9 @@ class TopicCreation:
         self._image = image
         self._settings = settings
         self._draws = draws
+        layers = settings.layers(image)
+        self._given = layers.effective()
+        self._inherited = TopicSettings(layers)
         self._hinting = True
         self._batch = _Batch()
         self._unified: dict[str, str] | None = None
@@ -93,7 +97,7 @@ class TopicCreation:
             )
 
     def _create(self, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
-        configs = checked_configs(topic.configs, hinting=self._hinting)
+        configs = checked_configs(topic.configs, self._given, hinting=self._hinting)
         partitions = placement.place(topic, self._image, self._settings, self._draws)
         self._check_room(len(partitions))
         # Nothing is made, so there is no id to tell.
@@ -110,7 +114,7 @@ class TopicCreation:
             error_message=None,
             num_partitions=len(partitions),
             replication_factor=len(partitions[0].replicas),
-            configs=effective_configs(configs, self._settings.broker),
+            configs=effective_configs(configs, self._inherited),
         )
 
     def _check_name(self, name: str, *, twice: bool) -> None:

@@ -1,25 +1,22 @@
-"""A new topic's settings: checked when they come, listed as they take effect in the answer."""
+"""A topic's settings: checked when they come, listed as they take effect in an answer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog.kernel.config import SettingError
-from tidelog.node.settings import SYNONYMS, TOPIC
+from tidelog.node.changing import topic_conflict
+from tidelog.node.origins import TopicSettings
+from tidelog.node.settings import TOPIC, topic_reader
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k19_create_topics import CreatableTopicConfig, CreatableTopicConfigs
-
-SOURCE_TOPIC: Final = 1
-SOURCE_BROKER: Final = 4
-SOURCE_DEFAULT: Final = 5
-
 
 HINT_NAME_CHARS_MAX: Final = 100
 
 
 def checked_configs(
-    given: Sequence[CreatableTopicConfig], *, hinting: bool = True
+    given: Sequence[CreatableTopicConfig], broker: Mapping[str, str], *, hinting: bool = True
 ) -> dict[str, str]:
-    """Name to text; INVALID_CONFIG where one is unknown or breaks its rule.
+    """Name to text; INVALID_CONFIG where one is unknown, breaks its rule, or contradicts another.
 
     To find the nearest name takes milliseconds, so who asks for very much gets no hints.
     """
@@ -30,32 +27,38 @@ def checked_configs(
                 ErrorCode.INVALID_CONFIG,
                 f"Null value not supported for topic configs: {config.name}",
             )
-        near = hinting and len(config.name) <= HINT_NAME_CHARS_MAX
-        if config.name not in TOPIC and not near:
-            raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {config.name}")
-        try:
-            TOPIC.check(config.name, config.value)
-        except SettingError as error:
-            raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from error
+        check_one(config.name, config.value, hinting=hinting)
         checked[config.name] = config.value
+    check_together(checked, broker)
     return checked
 
 
+def check_one(name: str, value: str, *, hinting: bool = True) -> None:
+    """INVALID_CONFIG where no topic has such a setting, or it may not have this value."""
+    near = hinting and len(name) <= HINT_NAME_CHARS_MAX
+    if name not in TOPIC and not near:
+        raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+    try:
+        TOPIC.check(name, value)
+    except SettingError as error:
+        raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def check_together(own: Mapping[str, str], broker: Mapping[str, str]) -> None:
+    """INVALID_CONFIG where a topic's settings, with the broker's behind them, contradict."""
+    if not own:
+        return
+    conflict = topic_conflict(topic_reader(own, broker))
+    if conflict is not None:
+        raise Rejected(ErrorCode.INVALID_CONFIG, conflict)
+
+
 def effective_configs(
-    own: Mapping[str, str], broker: Mapping[str, str]
+    own: Mapping[str, str], settings: TopicSettings
 ) -> list[CreatableTopicConfigs]:
     """Every setting a topic has, its value, and where it comes from."""
-    return [_effective(name, own, broker) for name in sorted(TOPIC.rows)]
-
-
-def _effective(
-    name: str, own: Mapping[str, str], broker: Mapping[str, str]
-) -> CreatableTopicConfigs:
-    stand_in = SYNONYMS.get(name, "")
-    if name in own:
-        value, source = own[name], SOURCE_TOPIC
-    elif stand_in in broker:
-        value, source = broker[stand_in], SOURCE_BROKER
-    else:
-        value, source = TOPIC.rows[name].default, SOURCE_DEFAULT
-    return CreatableTopicConfigs(name=name, value=value, config_source=source)
+    rows = []
+    for name in sorted(TOPIC.rows):
+        found = settings.explain(name, own)
+        rows.append(CreatableTopicConfigs(name=name, value=found.value, config_source=found.source))
+    return rows
