@@ -91,6 +91,32 @@ def test_a_batch_whose_answer_was_lost_is_not_appended_again(cluster: Running, n
     _assert_each_once(cluster.bootstrap, topic, feed.handed, positions)
 
 
+@pytest.mark.parametrize("name", PACED)
+def test_a_broker_knows_after_a_kill_whose_answer_was_lost_before(
+    fresh_cluster: Cluster, name: str
+) -> None:
+    topic = fresh_topic()
+    Confluent(fresh_cluster.bootstrap).create_topic(topic)
+    feed = Feed(pause_s=0.004)
+
+    with Relay(fresh_cluster.bootstrap) as relay:
+        client = writer(name, relay.bootstrap)
+        produced = Aside(lambda: client.produce(topic, feed, writing=Writing(linger_ms=2)))
+        try:
+            _wait_until_stored(fresh_cluster.bootstrap, topic, RECORDS_A_LEG)
+            relay.lose_next_answer(hold=True)
+            _wait_until(lambda: relay.lost, 1, "answers lost")
+            fresh_cluster.done("broker", "kill", "0")
+            fresh_cluster.done("broker", "start", "0")
+            relay.release()
+            _wait_until_stored(fresh_cluster.bootstrap, topic, 3 * RECORDS_A_LEG)
+        finally:
+            feed.end()
+        positions = produced.result()
+
+    _assert_each_once(fresh_cluster.bootstrap, topic, feed.handed, positions)
+
+
 def test_kafkajs_sends_a_batch_again_and_it_is_there_once(cluster: Running) -> None:
     topic = fresh_topic()
     Confluent(cluster.bootstrap).create_topic(topic)

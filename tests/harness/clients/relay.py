@@ -30,6 +30,8 @@ class Relay:
         self.lost = 0
         """Answers lost so far."""
         self._to_lose = 0
+        self._hold_after_loss = False
+        self._holding = False
         self._lock = threading.Lock()
         self._theirs = host.encode() + SIZE.pack(int(port))
         self._ours = host.encode() + SIZE.pack(own_port)
@@ -37,10 +39,18 @@ class Relay:
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
-    def lose_next_answer(self) -> None:
-        """The next answer to a Produce request ends its connection instead of arriving."""
+    def lose_next_answer(self, *, hold: bool = False) -> None:
+        """The next answer to a Produce request ends its connection instead of arriving.
+
+        With `hold` all connections end, and no other gets through until `release`.
+        """
         with self._lock:
             self._to_lose += 1
+            self._hold_after_loss = hold
+
+    def release(self) -> None:
+        with self._lock:
+            self._holding = False
 
     def __enter__(self) -> Self:
         return self
@@ -66,18 +76,26 @@ class Relay:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            self._sockets.append(client)
-            try:
-                broker = socket.create_connection(self._upstream)
-            except OSError:
-                _end(client)
+            broker = self._broker()
+            if broker is None:
+                client.close()
                 continue
-            self._sockets.append(broker)
+            with self._lock:
+                self._sockets += [client, broker]
             asked: dict[int, int] = {}
             for work in (self._pass_requests, self._pass_answers):
                 thread = threading.Thread(target=work, args=(client, broker, asked))
                 self._threads.append(thread)
                 thread.start()
+
+    def _broker(self) -> socket.socket | None:
+        """A connection to it, unless it is down or to be kept from clients."""
+        if self._holding:
+            return None
+        try:
+            return socket.create_connection(self._upstream)
+        except OSError:
+            return None
 
     def _pass_requests(
         self, client: socket.socket, broker: socket.socket, asked: dict[int, int]
@@ -106,6 +124,10 @@ class Relay:
             if not self._to_lose:
                 return False
             self._to_lose -= 1
+            if self._hold_after_loss:
+                self._holding = True
+                for wire in self._sockets:
+                    _end(wire)
             self.lost += 1
             return True
 
