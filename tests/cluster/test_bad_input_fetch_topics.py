@@ -8,6 +8,7 @@ import pytest
 from harness.cluster import Cluster
 from harness.produce_raw import batch_of, produce
 from harness.raw import RawClient
+from tidelog.kernel.ids import Uuid
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k01_fetch, k03_metadata, k19_create_topics, k20_delete_topics
 from tidelog.wire.records import iterate_batches, iterate_records
@@ -26,20 +27,25 @@ def topic(cluster: Cluster) -> str:
     return cluster.create_topic()
 
 
-def fetch(raw: RawClient, topic: str, offset: int = 0, **fields: int) -> Any:
-    """One partition's fetch in version 11; `fields` of the partition or of the request."""
-    of_partition = {"current_leader_epoch", "partition_max_bytes"}
+def fetch(
+    raw: RawClient,
+    topic: str,
+    offset: int = 0,
+    *,
+    leader_epoch: int = -1,
+    partition_bytes_max: int = 1_000_000,
+    **fields: Any,
+) -> Any:
+    """One partition's fetch in version 11; `fields` are the request's own."""
     partition = k01_fetch.FetchPartition(
         partition=0,
         fetch_offset=offset,
-        **{"partition_max_bytes": 1_000_000}
-        | {name: value for name, value in fields.items() if name in of_partition},
+        current_leader_epoch=leader_epoch,
+        partition_max_bytes=partition_bytes_max,
     )
-    request = k01_fetch.FetchRequest(
-        **{"max_wait_ms": 0, "min_bytes": 1}
-        | {name: value for name, value in fields.items() if name not in of_partition},
-        topics=[k01_fetch.FetchTopic(topic=topic, partitions=[partition])],
-    )
+    asked = k01_fetch.FetchTopic(topic=topic, partitions=[partition])
+    given: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "topics": [asked]}
+    request = k01_fetch.FetchRequest(**given | fields)
     return raw.ask(k01_fetch.API, 11, request)
 
 
@@ -70,8 +76,8 @@ def test_who_says_it_is_a_replica_is_refused(raw: RawClient, topic: str) -> None
 
 
 def test_a_leader_epoch_that_is_not_ours_is_refused(raw: RawClient, topic: str) -> None:
-    assert code_of(fetch(raw, topic, current_leader_epoch=99)) is ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert code_of(fetch(raw, topic, current_leader_epoch=0)) is ErrorCode.NONE
+    assert code_of(fetch(raw, topic, leader_epoch=99)) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert code_of(fetch(raw, topic, leader_epoch=0)) is ErrorCode.NONE
 
 
 def test_an_unknown_session_and_a_wrong_session_epoch_are_told_apart(
@@ -93,7 +99,7 @@ def test_a_flood_of_sessions_evicts_and_never_fails(raw: RawClient, topic: str) 
 
 def test_one_whole_batch_comes_back_however_small_the_limits(raw: RawClient, topic: str) -> None:
     produce(raw, topic, batch_of(b"x" * 50_000))
-    answer = fetch(raw, topic, partition_max_bytes=1, max_bytes=1)
+    answer = fetch(raw, topic, partition_bytes_max=1, max_bytes=1)
     assert values_of(answer) == [b"x" * 50_000]
 
 
@@ -105,7 +111,7 @@ def test_an_unknown_topic_is_said_so(raw: RawClient) -> None:
 def test_an_unknown_topic_id_is_said_so(raw: RawClient) -> None:
     partition = k01_fetch.FetchPartition(partition=0, partition_max_bytes=100)
     request = k01_fetch.FetchRequest(
-        topics=[k01_fetch.FetchTopic(topic_id=b"\x07" * 16, partitions=[partition])]
+        topics=[k01_fetch.FetchTopic(topic_id=Uuid(b"\x07" * 16), partitions=[partition])]
     )
     answer = raw.ask(k01_fetch.API, 13, request)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -186,7 +192,7 @@ def test_a_topic_that_exists_is_not_made_again(raw: RawClient, topic: str) -> No
 def test_a_topic_that_is_not_there_cannot_be_deleted(raw: RawClient) -> None:
     states = [
         k20_delete_topics.DeleteTopicState(name="never-was"),
-        k20_delete_topics.DeleteTopicState(topic_id=b"\x09" * 16),
+        k20_delete_topics.DeleteTopicState(topic_id=Uuid(b"\x09" * 16)),
     ]
     request = k20_delete_topics.DeleteTopicsRequest(topics=states, timeout_ms=5_000)
     answer = raw.ask(k20_delete_topics.API, 6, request)

@@ -30,7 +30,12 @@ TEST_FILE_LINES_MAX = 400
 COGNITIVE_COMPLEXITY_MAX = 12
 DEAD_CODE_CONFIDENCE_MIN = 80
 
-REAL_PROCESSES = ("tests/cluster/", "tests/harness/cluster", "tests/harness/stand_ins")
+REAL_PROCESSES = (
+    "tests/cluster/",
+    "tests/harness/cluster",
+    "tests/harness/load",
+    "tests/harness/stand_ins",
+)
 """Where tests wait for processes, or are processes themselves: only there may anything sleep."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
