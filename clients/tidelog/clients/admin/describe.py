@@ -3,7 +3,7 @@
 Both come from APIs that an older or smaller cluster does not offer; then they are simply not known.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tidelog.clients.asking import Answered, Ask, Call, Plan, Somewhere
 from tidelog.clients.cluster_view import ClusterView
@@ -37,16 +37,22 @@ def eligible_replicas(topics: Iterable[str]) -> Plan[dict[TopicPartition, tuple[
             return found
         page: DescribeTopicPartitionsResponse = outcome.message
         before = len(found)
-        for topic in page.topics:
-            for one in topic.partitions:
-                if one.eligible_leader_replicas is not None:
-                    partition = (topic.name or "", Partition(one.partition_index))
-                    found[partition] = tuple(one.eligible_leader_replicas)
+        found.update(_eligible(page))
         cursor = page.next_cursor
         # A page that brings nothing new would bring it for ever.
         if cursor is None or len(found) == before:
             return found
         assert len(found) <= PARTITIONS_IN_CLUSTER_MAX
+
+
+def _eligible(
+    page: DescribeTopicPartitionsResponse,
+) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
+    for topic in page.topics:
+        for one in topic.partitions:
+            if one.eligible_leader_replicas is not None:
+                partition = (topic.name or "", Partition(one.partition_index))
+                yield partition, tuple(one.eligible_leader_replicas)
 
 
 def replica_sizes(

@@ -44,21 +44,30 @@ def list_offsets(
         missing = {one: wanted[one] for one in wanted if one not in found}
         if not missing:
             return found
-        because = ""
-        led, orphans = view.by_leader(missing)
-        if orphans:
-            because = f"{name_of(orphans[0])} has no leader"
-        if led:
-            calls = [
-                Call(leader, _ask(view, partitions, missing, isolation))
-                for leader, partitions in led.items()
-            ]
-            for outcome in (yield calls):
-                because = _take(outcome, found) or because
+        because = yield from _ask_leaders(view, missing, isolation, found)
         if because:
             failures += 1
             yield Pause(BACKOFF.wait(failures), because)
             yield from refresh(view, {topic for topic, _ in missing})
+
+
+def _ask_leaders(
+    view: ClusterView,
+    missing: Mapping[TopicPartition, int],
+    isolation: Isolation,
+    found: dict[TopicPartition, FoundOffset],
+) -> Plan[str]:
+    """Ask each leader once; why some partition is still missing, if one is."""
+    led, orphans = view.by_leader(missing)
+    because = f"{name_of(orphans[0])} has no leader" if orphans else ""
+    if led:
+        outcomes = yield [
+            Call(leader, _ask(view, partitions, missing, isolation))
+            for leader, partitions in led.items()
+        ]
+        for outcome in outcomes:
+            because = _take(outcome, found) or because
+    return because
 
 
 def peek_offsets(

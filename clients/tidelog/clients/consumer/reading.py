@@ -38,11 +38,14 @@ class Fetched:
             if not check_crc(batch):
                 raise WireError(f"{self.partition}: CRC of the batch at {header.base_offset}")
             if skipping.shows(header, batch):
-                for record in iterate_records(batch):
-                    if record.offset >= self.position:
-                        self.position = Offset(record.offset + 1)
-                        yield record
+                yield from self._records_of(batch)
             self.position = Offset(header.next_offset)
+
+    def _records_of(self, batch: memoryview) -> Iterator[Record]:
+        for record in iterate_records(batch):
+            if record.offset >= self.position:
+                self.position = Offset(record.offset + 1)
+                yield record
 
 
 class _Aborted:

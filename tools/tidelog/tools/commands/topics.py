@@ -269,20 +269,17 @@ def describe(
 ) -> None:
     """Show the partitions of topics, of all where none is named."""
     with connected(target) as client:
-        if names:
-            topics = known_topics(client, names)
-        else:
-            client.run(refresh(client.view, None))
-            topics = [client.view.topics[name] for name in sorted(client.view.topics)]
+        topics = _topics_of(client, names)
         facts = _Facts(client, topics)
-    chosen = {
-        one.name: [
+
+    def chosen_of(one: TopicView) -> list[int]:
+        return [
             number
             for number, partition in one.partitions.items()
             if _is_chosen(facts, partition, under_replicated=under_replicated, gone=unavailable)
         ]
-        for one in topics
-    }
+
+    chosen = {one.name: chosen_of(one) for one in topics}
     if as_json:
         documents = [facts.document(one, chosen[one.name]) for one in topics]
         filtered = under_replicated or unavailable
@@ -291,6 +288,14 @@ def describe(
         return
     rows = [facts.row(one, number) for one in topics for number in chosen[one.name]]
     table(rows, COLUMNS)
+
+
+def _topics_of(client: Client, names: Sequence[str]) -> list[TopicView]:
+    """Those that are named; where none is, all."""
+    if names:
+        return known_topics(client, names)
+    client.run(refresh(client.view, None))
+    return [client.view.topics[name] for name in sorted(client.view.topics)]
 
 
 def _is_chosen(
