@@ -18,6 +18,7 @@ class Inode:
     def __init__(self) -> None:
         self.content = bytearray()
         self.durable = b""
+        self.modified_ms = 0
 
     def sync(self) -> None:
         self.durable = bytes(self.content)
@@ -74,11 +75,7 @@ class Node:
         names = dict(self.durable)
         linked = set(map(id, self.names.values()))
         if rng is not None:
-            for name in sorted(self.names.keys() | self.durable.keys()):
-                if self.names.get(name) is not self.durable.get(name) and rng.random() < 0.5:
-                    names.pop(name, None)
-                    if name in self.names:
-                        names[name] = self.names[name]
+            self._keep_some(names, rng)
         for child in names.values():
             # A removed file may be back, but nobody writes back what it held unsynced.
             if isinstance(child, Inode) and id(child) not in linked:
@@ -87,6 +84,15 @@ class Node:
         self.durable = dict(names)
         for child in names.values():
             child.lose(rng)
+
+    def _keep_some(self, names: "dict[str, Inode | Node]", rng: Random) -> None:
+        """Of the changes that were not synced, some reached the disk all the same."""
+        for name in sorted(self.names.keys() | self.durable.keys()):
+            if self.names.get(name) is self.durable.get(name) or rng.random() >= 0.5:
+                continue
+            names.pop(name, None)
+            if name in self.names:
+                names[name] = self.names[name]
 
 
 class MemoryDisk:
@@ -97,6 +103,8 @@ class MemoryDisk:
         self.life = 0
         self.calls: list[tuple[str, str]] = []
         """(operation, file name) of everything that would be a system call."""
+        self.now_ms = 0
+        """What a file that is written to shows as its time."""
         self.fail_append_after: int | None = None
         """The next append writes so many bytes and then finds the disk full."""
 
@@ -137,7 +145,9 @@ class MemoryFile:
         return len(self._inode.content)
 
     def append(self, parts: Sequence[Bytes]) -> int:
-        content = self._use("append").content
+        inode = self._use("append")
+        inode.modified_ms = self._disk.now_ms
+        content = inode.content
         limit, self._disk.fail_append_after = self._disk.fail_append_after, None
         if limit is not None:
             raise OSError(errno.ENOSPC, "disk is full", self.name)
@@ -165,6 +175,9 @@ class MemoryFile:
 
     def sync(self) -> None:
         self._use("sync").sync()
+
+    def renamed(self, name: str) -> None:
+        self.name = name
 
     def fileno(self) -> int:
         raise AssertionError("a file in memory has no descriptor")
@@ -254,6 +267,10 @@ class MemoryDirectory:
     def size(self, name: str) -> int | None:
         inode = self._inode(name)
         return None if inode is None else len(inode.content)
+
+    def modified_ms(self, name: str) -> int | None:
+        inode = self._inode(name)
+        return None if inode is None else inode.modified_ms
 
     def read_all(self, name: str) -> bytes | None:
         inode = self._inode(name)

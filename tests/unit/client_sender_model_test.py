@@ -49,15 +49,22 @@ class Log:
         if len(values) > RECORDS_PER_BATCH_MAX:
             return ErrorCode.MESSAGE_TOO_LARGE, -1
         if header.producer_id >= 0:
-            for sequence, count, offset in self.recent:
-                if (sequence, count) == (header.base_sequence, len(values)):
-                    return ErrorCode.NONE, offset
-            expected = sum(self.recent[-1][:2]) if self.recent else 0
-            if header.base_sequence != expected:
-                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
-            self.recent.append((header.base_sequence, len(values), len(self.values)))
+            known = self._judge(header.base_sequence, len(values))
+            if known is not None:
+                return known
         self.values += values
         return ErrorCode.NONE, len(self.values) - len(values)
+
+    def _judge(self, sequence: int, count: int) -> tuple[ErrorCode, int] | None:
+        """What a repeat or a gap is answered; None of the batch that comes next."""
+        for old, old_count, offset in self.recent:
+            if (old, old_count) == (sequence, count):
+                return ErrorCode.NONE, offset
+        expected = sum(self.recent[-1][:2]) if self.recent else 0
+        if sequence != expected:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        self.recent.append((sequence, count, len(self.values)))
+        return None
 
 
 class Story:

@@ -63,6 +63,18 @@ def validate_produced(view: memoryview, rules: BatchRules, now_ms: int) -> Batch
         raise _too_large(size, rules)
     if crc32c(view[21:]) != header.crc:
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, "wrong checksum")
+    _check_fields(header)
+    if rules.keys_needed:
+        _check_keys(view)
+    if rules.log_append_time:
+        stamp_append_time(view, now_ms)
+        return BatchHeader._make(HEADER.unpack_from(view))
+    _check_timestamps(header, rules, now_ms)
+    return header
+
+
+def _check_fields(header: BatchHeader) -> None:
+    """What the header says of itself must fit together."""
     delta = header.last_offset_delta
     if header.base_offset or delta < 0 or header.record_count != delta + 1:
         raise Rejected(
@@ -74,13 +86,6 @@ def validate_produced(view: memoryview, rules: BatchRules, now_ms: int) -> Batch
         _check_attributes(header.attributes)
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise Rejected(ErrorCode.INVALID_RECORD, "a producer id without epoch or sequence")
-    if rules.keys_needed:
-        _check_keys(view)
-    if rules.log_append_time:
-        stamp_append_time(view, now_ms)
-        return BatchHeader._make(HEADER.unpack_from(view))
-    _check_timestamps(header, rules, now_ms)
-    return header
 
 
 def _too_short(view: memoryview) -> Rejected:
