@@ -36,6 +36,7 @@ from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.cold_reads import ColdReads
+from tidelog.node.runtime.descriptors import share_of_this_process
 from tidelog.node.runtime.disk import DirectoryLock, open_disk
 from tidelog.node.runtime.flusher import Flusher
 from tidelog.node.runtime.log_volume import LogVolume
@@ -89,6 +90,7 @@ class BrokerProcess:
         loop.set_exception_handler(self._on_bug)
         on_stop_signal(loop, self._on_stop_asked)
         settings = {name: BROKER.read(launch.settings, name) for name in BROKER.rows}
+        self._share = share_of_this_process(settings["max.connections"])
         self._alarm = Alarm(loop, self._on_alarm)
         self._waiting = Waiting(self._alarm.set)
         self._replicas = Replicas()
@@ -137,7 +139,7 @@ class BrokerProcess:
     def _open_logs(self) -> None:
         launch = self._launch
         self._log_path = broker_directory(launch.data_dir, launch.broker_id)
-        place = open_disk(self._log_path)
+        place = open_disk(self._log_path, open_files_max=self._share.files)
         self._lock = DirectoryLock(place)
         owner = Owner(
             cluster_id=launch.cluster_id,
@@ -177,7 +179,7 @@ class BrokerProcess:
             frame_bytes_max=settings["socket.request.max.bytes"],
             log_refused=self._on_refused,
         )
-        bounds = ListenerLimits(settings["max.connections"], settings["connections.max.idle.ms"])
+        bounds = ListenerLimits(self._share.connections, settings["connections.max.idle.ms"])
         return Listener(parts, bounds)
 
     def _on_image_changed(self, image: MetadataImage, changes: Changes) -> None:
