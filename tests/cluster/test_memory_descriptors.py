@@ -15,9 +15,11 @@ pytestmark = pytest.mark.slow
 DESCRIPTORS = 256
 FEW_DESCRIPTORS = (
     "-c",
-    "import resource, sys; "
-    f"resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS})); "
-    "from tidelog.tools.cli import main; sys.exit(main())",
+    (
+        "import resource, sys; "
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS})); "
+        "from tidelog.tools.cli import main; sys.exit(main())"
+    ),
 )
 
 
