@@ -1,5 +1,7 @@
 """Message classes and what their rows mean on the wire, on a small message of every kind of row."""
 
+from typing import Any
+
 import pytest
 
 from tidelog.kernel.ids import Uuid
@@ -293,6 +295,32 @@ def test_a_message_shows_its_fields_and_takes_no_others() -> None:
         Point().z = 1  # type: ignore[attr-defined]  # on purpose
     with pytest.raises(TypeError):
         hash(Point())
+
+
+@pytest.mark.parametrize("flexible", [False, True])
+def test_an_element_may_be_given_as_its_bytes_where_its_array_allows_it(
+    flexible: bool,  # noqa: FBT001 -- a column
+) -> None:
+    @message
+    class Line:
+        points: list[Point] = row(array(Point, encoded=True))
+        end: int = row(INT16)
+
+    @message
+    class Plain:
+        points: list[Point] = row(array(Point))
+
+    write = writer(Line, 2, flexible=flexible)
+    points = [Point(x=n, y=n) for n in range(5)]
+    whole = write(Line(points=points, end=7), bytearray(), [])
+    mixed: list[Any] = [
+        bytes(writer(Point, 2, flexible=flexible)(point, bytearray(), [])) if n % 2 else point
+        for n, point in enumerate(points)
+    ]
+    assert write(Line(points=mixed, end=7), bytearray(), []) == whole
+    assert reader(Line, 2, flexible=flexible)(memoryview(whole), 0)[0].points == points
+    with pytest.raises(AttributeError):
+        writer(Plain, 2, flexible=flexible)(Plain(points=mixed), bytearray(), [])
 
 
 def test_versions_that_look_alike_share_one_function() -> None:

@@ -78,7 +78,7 @@ class _WriteSource:
 
     def _field(self, kind: WireType, place: str, depth: int, *, nullable: bool) -> None:
         if isinstance(kind, Array):
-            self._array(kind.element, place, depth, nullable=nullable)
+            self._array(kind, place, depth, nullable=nullable)
         elif not isinstance(kind, Primitive):
             self._nested(kind, place, depth, nullable=nullable)
         elif kind.size:
@@ -147,8 +147,8 @@ class _WriteSource:
         else:
             source.emit("out += v")
 
-    def _array(self, element: WireType, place: str, depth: int, *, nullable: bool) -> None:
-        source = self._source
+    def _array(self, kind: Array, place: str, depth: int, *, nullable: bool) -> None:
+        source, element = self._source, kind.element
         source.emit(f"v = {place}")
         self._measure("()", "v", nullable=nullable)
         self._length("i")
@@ -158,6 +158,9 @@ class _WriteSource:
         assert not isinstance(element, Array), "Kafka has no arrays of arrays"
         item = f"o{depth + 1}"
         with source.block(f"for {item} in v:"):
+            if kind.encoded:
+                with source.block(f"if {item}.__class__ is bytes:"):
+                    source.emit(f"out += {item}", "continue")
             if isinstance(element, Primitive):
                 self._field(element, item, depth, nullable=False)
             else:

@@ -27,20 +27,25 @@ VERSION_MAX = 32_767
 
 
 class Array:
-    """So many of one element."""
+    """So many of one element.
 
-    __slots__ = ("element",)
+    `encoded`: a writer also takes an element as the bytes that it has in that version, so that what
+    seldom changes and is often sent need not be written each time.
+    """
 
-    def __init__(self, element: "WireType") -> None:
+    __slots__ = ("element", "encoded")
+
+    def __init__(self, element: "WireType", *, encoded: bool) -> None:
         self.element = element
+        self.encoded = encoded
 
 
 WireType = Primitive | Array | type
 """A struct is its class."""
 
 
-def array(element: WireType) -> Array:
-    return Array(element)
+def array(element: WireType, *, encoded: bool = False) -> Array:
+    return Array(element, encoded=encoded)
 
 
 class Span:

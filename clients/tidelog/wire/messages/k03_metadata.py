@@ -59,7 +59,7 @@ class MetadataResponse:
     brokers: list[MetadataResponseBroker] = row(array(MetadataResponseBroker))
     cluster_id: str | None = row(STRING, "2+", nullable="2+", default=None)
     controller_id: int = row(INT32, "1+", default=-1)
-    topics: list[MetadataResponseTopic] = row(array(MetadataResponseTopic))
+    topics: list[MetadataResponseTopic] = row(array(MetadataResponseTopic, encoded=True))
     cluster_authorized_operations: int = row(INT32, "8-10", default=-2147483648)
     error_code: int = row(INT16, "13+")
 

@@ -8,6 +8,8 @@ from tidelog.kernel.ids import BrokerId, ProducerId, TopicPartition
 from tidelog.kernel.instant import Instant, WallMs
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
+from tidelog.node.api.topic_blocks import TopicBlocks
+from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.waiting import Waiting
@@ -72,7 +74,9 @@ class Broker:
 
     me: BrokerId
     settings: Mapping[str, Any]
-    """Every row of the broker table, read."""
+    """Every row of the broker table, read; kept current."""
+    configs: BrokerSettings
+    """The same settings as texts, and where each was given."""
     image: MetadataImage
     replicas: Replicas
     waiting: Waiting
@@ -85,6 +89,7 @@ class Broker:
     wall_offset_ns: int = 0
     """What the wall clock is ahead of the monotonic one; the shell keeps it current."""
     counters: Counters = field(default_factory=Counters)
+    topic_blocks: TopicBlocks = field(default_factory=TopicBlocks)
 
     def wall_ms(self, now: Instant) -> WallMs:
         return WallMs((now + self.wall_offset_ns) // 1_000_000)

@@ -1,17 +1,21 @@
 """Metadata (key 3), versions 0-13. v4 auto creation, v7 leader epochs, v9 flexible, v10 topic ids.
 
 A topic that is missing and may be created is created before the answer, which waits for it: the
-client need not come again. Not done: authorized operations (there is no authorizer).
+client need not come again. There is no authorizer: where operations are asked, all are allowed.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
 
 from tidelog.kernel.ids import NO_LEADER, ZERO_UUID, Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.topic_names import fault_of_name
+from tidelog.node.api import operations
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
 from tidelog.node.metadata.image import MetadataImage, TopicView
+from tidelog.wire.compile import writer
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.frame import decode_response, encode_request, joined
 from tidelog.wire.messages import k19_create_topics as creation
@@ -35,23 +39,26 @@ _CREATE_VERSION: Final = 7
 _CREATED_NAMES_MAX: Final = 100
 """A request creates no more topics than this; the rest is made when it is asked for again."""
 
+_Found = TopicView | MetadataResponseTopic
+"""A topic, or why it is refused."""
+
 
 def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
     asked = request.topics
     if asked is None or (call.version < _ALL_IS_NULL_VERSION and not asked):
-        return _answer(call, [_topic(view) for view in call.broker.image.names.values()])
+        return _answer(call, request, list(call.broker.image.names.values()))
     if _malformed(call, asked):
         refused = [
             # Before version 12 a refused name cannot be null; Kafka says it is empty, always.
             _refusal(topic.name or "", topic.topic_id, ErrorCode.INVALID_REQUEST)
             for topic in asked
         ]
-        return _answer(call, refused)
+        return _answer(call, request, refused)
     missing = _to_create(call, request, asked)
     if missing:
-        _create(call, asked, missing)
+        _create(call, request, asked, missing)
         return None
-    return _answer(call, _asked_topics(call, asked, {}))
+    return _answer(call, request, _asked_topics(call, asked, {}))
 
 
 def _malformed(call: Call, asked: list[MetadataRequestTopic]) -> bool:
@@ -81,20 +88,23 @@ def _to_create(
     return missing[:_CREATED_NAMES_MAX]
 
 
-def _create(call: Call, asked: list[MetadataRequestTopic], missing: list[str]) -> None:
+def _create(
+    call: Call, request: MetadataRequest, asked: list[MetadataRequestTopic], missing: list[str]
+) -> None:
     """Have the coordinator make the topics, then answer with what became of them."""
-    request = creation.CreateTopicsRequest(
+    wanted = creation.CreateTopicsRequest(
         topics=[
             creation.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
             for name in missing
         ],
         timeout_ms=_CREATE_WAIT_MS,
     )
-    frame = joined(encode_request(creation.API, _CREATE_VERSION, 0, None, request))[4:]
+    frame = joined(encode_request(creation.API, _CREATE_VERSION, 0, None, wanted))[4:]
 
     def done(answer: bytes | ErrorCode) -> None:
         if not call.abandoned:
-            call.answer(_answer(call, _asked_topics(call, asked, _faults(missing, answer))))
+            found = _asked_topics(call, asked, _faults(missing, answer))
+            call.answer(_answer(call, request, found))
 
     deadline = Instant(call.now + ms(_CREATE_WAIT_MS))
     call.broker.link.forward(creation.API.key, frame, call.client.address, deadline, done)
@@ -117,7 +127,7 @@ def _faults(missing: list[str], answer: bytes | ErrorCode) -> dict[str, ErrorCod
 
 def _asked_topics(
     call: Call, asked: list[MetadataRequestTopic], faults: dict[str, ErrorCode]
-) -> list[MetadataResponseTopic]:
+) -> list[_Found]:
     """Each topic once, however often it was asked for: an answer must not outgrow the cluster."""
     once = {(topic.name, topic.topic_id): topic for topic in asked}
     return [_asked_topic(call.broker.image, topic, faults) for topic in once.values()]
@@ -125,17 +135,17 @@ def _asked_topics(
 
 def _asked_topic(
     image: MetadataImage, asked: MetadataRequestTopic, faults: dict[str, ErrorCode]
-) -> MetadataResponseTopic:
+) -> _Found:
     name = asked.name
     if asked.topic_id != ZERO_UUID:
         view = image.topics.get(asked.topic_id)
         if view is None:
             return _refusal(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _topic(view)
+        return view
     assert name is not None
     view = image.names.get(name)
     if view is not None:
-        return _topic(view)
+        return view
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if fault_of_name(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -146,13 +156,31 @@ def _refusal(name: str | None, topic_id: Uuid, code: ErrorCode) -> MetadataRespo
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
 
 
-def _topic(view: TopicView) -> MetadataResponseTopic:
+def _rows(call: Call, request: MetadataRequest, found: Sequence[_Found]) -> list[Any]:
+    """Topics as the bytes that this version has for them, and refusals."""
+    broker = call.broker
+    is_asked = request.include_topic_authorized_operations
+    allowed = operations.ON_TOPIC if is_asked else operations.NOT_ASKED
+    write = writer(MetadataResponseTopic, call.version, flexible=API.is_flexible(call.version))
+    form, make = (write, is_asked), partial(_topic, allowed)
+    rows: list[Any] = []
+    for topic in found:
+        if isinstance(topic, TopicView):
+            rows.append(broker.topic_blocks.encoded(broker.image, topic, form, make))
+        else:
+            topic.topic_authorized_operations = allowed
+            rows.append(topic)
+    return rows
+
+
+def _topic(allowed: int, view: TopicView) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=view.name,
         topic_id=view.id,
         is_internal=view.name in INTERNAL_TOPICS,
         partitions=[_partition(index, row) for index, row in enumerate(view.partitions)],
+        topic_authorized_operations=allowed,
     )
 
 
@@ -170,7 +198,7 @@ def _partition(index: int, row: PartitionView) -> MetadataResponsePartition:
     )
 
 
-def _answer(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _answer(call: Call, request: MetadataRequest, found: Sequence[_Found]) -> MetadataResponse:
     image = call.broker.image
     return MetadataResponse(
         brokers=[
@@ -183,7 +211,12 @@ def _answer(call: Call, topics: list[MetadataResponseTopic]) -> MetadataResponse
         cluster_id=image.cluster_id,
         # Any live broker will do: what it does not own it forwards.
         controller_id=call.broker.me,
-        topics=topics,
+        topics=_rows(call, request, found),
+        cluster_authorized_operations=(
+            operations.ON_CLUSTER
+            if request.include_cluster_authorized_operations
+            else operations.NOT_ASKED
+        ),
     )
 
 
