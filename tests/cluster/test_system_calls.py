@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,15 @@ NOW_AND_THEN = 60
 """Calls of no request: the watch on the coordinator, a checkpoint handed to a thread."""
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Of these tests alone: the work that others left to be done in turns would be counted."""
+    with Cluster(tmp_path_factory.mktemp("traced")) as running:
+        yield running
+
+
 @pytest.fixture
-def raw_and_topic(cluster: Cluster, tmp_path: Path) -> tuple[str, Path, int]:
+def traced_topic(cluster: Cluster, tmp_path: Path) -> tuple[str, Path, int]:
     need_strace(tmp_path)
     topic = cluster.create_topic()
     with RawClient(cluster.bootstrap) as raw:
@@ -36,9 +44,9 @@ def raw_and_topic(cluster: Cluster, tmp_path: Path) -> tuple[str, Path, int]:
 
 @pytest.mark.parametrize("acks", [-1, 1])
 def test_a_produce_is_one_receive_one_write_and_one_send(
-    cluster: Cluster, raw_and_topic: tuple[str, Path, int], acks: int
+    cluster: Cluster, traced_topic: tuple[str, Path, int], acks: int
 ) -> None:
-    topic, folder, pid = raw_and_topic
+    topic, folder, pid = traced_topic
     request = request_bytes(
         k00_produce.API, 9, produce_request(topic, batch_of(b"x" * 1_000), acks=acks)
     )
@@ -65,9 +73,9 @@ def test_a_produce_is_one_receive_one_write_and_one_send(
 
 
 def test_pipelined_produces_share_their_receives_and_sends(
-    cluster: Cluster, raw_and_topic: tuple[str, Path, int]
+    cluster: Cluster, traced_topic: tuple[str, Path, int]
 ) -> None:
-    topic, folder, pid = raw_and_topic
+    topic, folder, pid = traced_topic
     one = request_bytes(k00_produce.API, 9, produce_request(topic, batch_of(b"x" * 100)))
     with RawClient(cluster.bootstrap) as raw, Traced(pid, folder) as traced:
         raw.send(one * REQUESTS)
@@ -79,9 +87,9 @@ def test_pipelined_produces_share_their_receives_and_sends(
 
 
 def test_a_consume_is_sendfile_and_no_read_of_the_log(
-    cluster: Cluster, raw_and_topic: tuple[str, Path, int]
+    cluster: Cluster, traced_topic: tuple[str, Path, int]
 ) -> None:
-    topic, folder, pid = raw_and_topic
+    topic, folder, pid = traced_topic
     value = b"x" * 100_000
     with RawClient(cluster.bootstrap) as raw:
         for _ in range(50):
