@@ -21,6 +21,7 @@ from tidelog.node.api.broker import Broker, Space
 from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
+from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.log.contracts import FileSlice
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.ownership import Owner
@@ -31,7 +32,6 @@ from tidelog.node.replica.hosting import Hosting
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.disk import open_disk
-from tidelog.node.settings import BROKER
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response
 from tidelog.wire.header import AnyApi
@@ -153,18 +153,20 @@ class HandlerBench:
         self.image = MetadataImage(noting=True)
         replicas, waiting = Replicas(), Waiting(self.alarms.append)
         given = {name.replace("_", "."): value for name, value in settings.items()}
+        self.configs = BrokerSettings(ME, given)
         self.logs = _logs(directory)
         self.hosting = Hosting(
             me=ME,
             replicas=replicas,
             waiting=waiting,
             logs=self.logs,
-            broker_settings=given,
+            broker_settings=self.configs.given,
             on_trouble=lambda key, reason: self.failures.append((key, reason)),
         )
         self.broker = Broker(
             me=ME,
-            settings={name: BROKER.read(given, name) for name in BROKER.rows},
+            settings=self.configs.values,
+            configs=self.configs,
             image=self.image,
             replicas=replicas,
             waiting=waiting,
@@ -183,6 +185,7 @@ class HandlerBench:
         for record in records:
             self.image.replay(record)
         changes = self.image.take_changes()
+        self.configs.follow(self.image)
         self.hosting.follow(self.now, changes)
         self.hosting.configured(self.image, changes)
 

@@ -101,7 +101,7 @@ class Controlled:
     ) -> list[CreatableTopicResult]:
         """Results of a creation that every live broker applies at once."""
         message = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
-        reply = self._applied_everywhere(CreateTopics(7, message))
+        reply = self.everywhere(CreateTopics(7, message))
         assert isinstance(reply, CreateTopicsResponse)
         return reply.topics
 
@@ -109,11 +109,12 @@ class Controlled:
         self, *topics: str | DeleteTopicState, version: int = 6
     ) -> list[DeletableTopicResult]:
         states = [DeleteTopicState(name=one) if isinstance(one, str) else one for one in topics]
-        reply = self._applied_everywhere(DeleteTopics(version, DeleteTopicsRequest(topics=states)))
+        reply = self.everywhere(DeleteTopics(version, DeleteTopicsRequest(topics=states)))
         assert isinstance(reply, DeleteTopicsResponse)
         return reply.responses
 
-    def _applied_everywhere(self, request: ControllerRequest) -> ControllerReply | None:
+    def everywhere(self, request: ControllerRequest) -> ControllerReply | None:
+        """The reply to what every live broker applies at once."""
         self.ask(request)
         asked = self.last_asked
         for broker in self.image.alive():

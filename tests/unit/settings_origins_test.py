@@ -13,8 +13,8 @@ def topic(name: str, layers: Layers, **own: str) -> Explained:
 
 def test_what_nobody_sets_is_the_default() -> None:
     found = topic("max.message.bytes", Layers({}))
-    assert found == ("1048588", [Origin("message.max.bytes", "1048588", Source.DEFAULT)])
     assert found.source is Source.DEFAULT
+    assert found == ("1048588", [Origin("message.max.bytes", "1048588", Source.DEFAULT)])
 
 
 def test_the_topic_wins_over_all_and_all_are_told_the_strongest_first() -> None:

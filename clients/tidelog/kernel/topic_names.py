@@ -4,6 +4,9 @@ from typing import Final
 
 from tidelog.kernel.limits import TOPIC_NAME_CHARS_MAX
 
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+"""The cluster's own: clients neither write nor resize them."""
+
 _ALLOWED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 

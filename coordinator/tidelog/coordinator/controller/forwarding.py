@@ -7,10 +7,13 @@ from msgspec import Struct
 
 from tidelog.coordinator.controller.deletion import asked_topics
 from tidelog.coordinator.controller.requests import (
+    AlterConfigs,
     ControllerReply,
     ControllerRequest,
+    CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    IncrementalAlterConfigs,
 )
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.errors import WireError
@@ -18,6 +21,9 @@ from tidelog.wire.frame import decode_request, encode_response, joined
 from tidelog.wire.header import AnyApi, RequestHeader, decode_request_header
 from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
+from tidelog.wire.messages import k33_alter_configs as replacing
+from tidelog.wire.messages import k37_create_partitions as growth
+from tidelog.wire.messages import k44_incremental_alter_configs as altering
 
 
 class _Kind(Struct, frozen=True):
@@ -55,11 +61,59 @@ def _refused_deletion(
     )
 
 
+def _refused_growth(
+    request: growth.CreatePartitionsRequest, refusal: Refusal
+) -> growth.CreatePartitionsResponse:
+    return growth.CreatePartitionsResponse(
+        results=[
+            growth.CreatePartitionsTopicResult(
+                name=name, error_code=refusal.code, error_message=refusal.detail or None
+            )
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ]
+    )
+
+
+def _refused_replacing(
+    request: replacing.AlterConfigsRequest, refusal: Refusal
+) -> replacing.AlterConfigsResponse:
+    return replacing.AlterConfigsResponse(
+        responses=[
+            replacing.AlterConfigsResourceResponse(
+                error_code=refusal.code,
+                error_message=refusal.detail or None,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+            )
+            for one in request.resources
+        ]
+    )
+
+
+def _refused_altering(
+    request: altering.IncrementalAlterConfigsRequest, refusal: Refusal
+) -> altering.IncrementalAlterConfigsResponse:
+    return altering.IncrementalAlterConfigsResponse(
+        responses=[
+            altering.AlterConfigsResourceResponse(
+                error_code=refusal.code,
+                error_message=refusal.detail or None,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+            )
+            for one in request.resources
+        ]
+    )
+
+
 _KINDS: Final[Mapping[int, _Kind]] = {
     kind.api.key: kind
     for kind in (
         _Kind(creation.API, CreateTopics, _refused_creation),
         _Kind(deletion.API, DeleteTopics, _refused_deletion),
+        _Kind(growth.API, CreatePartitions, _refused_growth),
+        _Kind(replacing.API, AlterConfigs, _refused_replacing),
+        _Kind(altering.API, IncrementalAlterConfigs, _refused_altering),
     )
 }
 _APIS: Final[Mapping[int, AnyApi]] = {key: kind.api for key, kind in _KINDS.items()}

@@ -98,7 +98,7 @@ def _as_assigned(
     replicas = _by_partition(topic.assignments)
     replication_factor = len(replicas[0])
     for partition, brokers in enumerate(replicas):
-        _check_replicas(brokers, image, replication_factor)
+        check_replicas(brokers, image, replication_factor)
         if not any(image.is_alive(broker) for broker in brokers):
             raise _bad(
                 "All brokers specified in the manual partition assignment for partition "
@@ -131,9 +131,10 @@ def _by_partition(assignments: Sequence[CreatableReplicaAssignment]) -> list[tup
     return [replicas[partition] for partition in range(len(replicas))]
 
 
-def _check_replicas(
+def check_replicas(
     brokers: Sequence[BrokerId], image: MetadataImage, replication_factor: int
 ) -> None:
+    """INVALID_REPLICA_ASSIGNMENT where one partition may not lie on these."""
     if not brokers:
         raise _bad("The manual partition assignment includes an empty replica list.")
     for broker in brokers:

@@ -5,6 +5,15 @@ from msgspec import Struct
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, Uuid
 from tidelog.wire.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from tidelog.wire.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from tidelog.wire.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+from tidelog.wire.messages.k44_incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from tidelog.wire.metadata_records import StopKind
 
 
@@ -76,6 +85,23 @@ class DeleteTopics(Struct, frozen=True):
     message: DeleteTopicsRequest
 
 
+class CreatePartitions(Struct, frozen=True):
+    version: int
+    message: CreatePartitionsRequest
+
+
+class AlterConfigs(Struct, frozen=True):
+    """Each resource's settings become what is given; what is not given is taken away."""
+
+    version: int
+    message: AlterConfigsRequest
+
+
+class IncrementalAlterConfigs(Struct, frozen=True):
+    version: int
+    message: IncrementalAlterConfigsRequest
+
+
 class AllocateProducerIds(Struct, frozen=True):
     broker: BrokerId
     incarnation: Incarnation
@@ -92,16 +118,26 @@ class Done(Struct, frozen=True):
     """Reply to everything that only tells the controller something."""
 
 
+ClientRequest = (
+    CreateTopics | DeleteTopics | CreatePartitions | AlterConfigs | IncrementalAlterConfigs
+)
+"""What a client asked of a broker that passed it on; answered once every live broker knows."""
+
+ClientReply = (
+    CreateTopicsResponse
+    | DeleteTopicsResponse
+    | CreatePartitionsResponse
+    | AlterConfigsResponse
+    | IncrementalAlterConfigsResponse
+)
+
 ControllerRequest = (
     Activate
     | RegisterBroker
     | BrokerApplied
     | BrokerStarted
     | BrokerLost
-    | CreateTopics
-    | DeleteTopics
+    | ClientRequest
     | AllocateProducerIds
 )
-ControllerReply = (
-    BrokerRegistration | ProducerIdBlock | CreateTopicsResponse | DeleteTopicsResponse | Done
-)
+ControllerReply = BrokerRegistration | ProducerIdBlock | ClientReply | Done

@@ -3,21 +3,30 @@
 from typing import assert_never
 
 from tidelog.coordinator.controller import brokers
+from tidelog.coordinator.controller.config_changes import (
+    alter_configs,
+    incremental_alter_configs,
+)
 from tidelog.coordinator.controller.creation import TopicCreation
 from tidelog.coordinator.controller.deletion import delete_topics
 from tidelog.coordinator.controller.draws import Draws
+from tidelog.coordinator.controller.partitions_growth import create_partitions
 from tidelog.coordinator.controller.requests import (
     Activate,
     AllocateProducerIds,
+    AlterConfigs,
     BrokerApplied,
     BrokerLost,
     BrokerRegistration,
     BrokerStarted,
+    ClientRequest,
     ControllerReply,
     ControllerRequest,
+    CreatePartitions,
     CreateTopics,
     DeleteTopics,
     Done,
+    IncrementalAlterConfigs,
     ProducerIdBlock,
     RegisterBroker,
 )
@@ -69,8 +78,6 @@ class ControllerShard:
         self, now: Instant, asked: RequestId, request: ControllerRequest
     ) -> ControllerDecision:
         match request:
-            case CreateTopics() | DeleteTopics():
-                return self._topics(now, asked, request)
             case AllocateProducerIds():
                 return self._producer_ids(asked, request)
             case RegisterBroker():
@@ -82,7 +89,7 @@ class ControllerShard:
             case Activate():
                 return Decision(self._activate(request), ((asked, DONE),))
             case _:
-                assert_never(request)
+                return self._client(now, asked, request)
 
     def expire(self, now: Instant) -> ControllerDecision:
         return Decision((), self._waits.done(now, self.image.alive()))
@@ -158,22 +165,31 @@ class ControllerShard:
         replies = ((asked, DONE), *self._waits.done(now, left))
         return Decision(brokers.fence(self.image, broker), replies)
 
-    def _topics(
-        self, now: Instant, asked: RequestId, request: CreateTopics | DeleteTopics
-    ) -> ControllerDecision:
-        records: tuple[MetadataRecord, ...]
-        reply: ControllerReply
-        if isinstance(request, CreateTopics):
-            creation = TopicCreation(self.image, self._settings, self._draws)
-            records, reply = creation.decide(request.message)
-        else:
-            records, reply = delete_topics(
-                self.image, self._settings, request.version, request.message
-            )
+    def _client(self, now: Instant, asked: RequestId, request: ClientRequest) -> ControllerDecision:
+        """Decided at once, answered when every live broker has taken it."""
+        records, reply = self._decided(request)
         if not records or not self.image.alive():
             return Decision(records, ((asked, reply),))
         self._waits.wait(now, asked, Offset(self.image.offset + len(records)), reply)
         return Decision(records)
+
+    def _decided(
+        self, request: ClientRequest
+    ) -> tuple[tuple[MetadataRecord, ...], ControllerReply]:
+        image, settings = self.image, self._settings
+        match request:
+            case CreateTopics():
+                return TopicCreation(image, settings, self._draws).decide(request.message)
+            case DeleteTopics():
+                return delete_topics(image, settings, request.version, request.message)
+            case CreatePartitions():
+                return create_partitions(image, self._draws, request.message)
+            case AlterConfigs():
+                return alter_configs(image, settings, request.message)
+            case IncrementalAlterConfigs():
+                return incremental_alter_configs(image, settings, request.message)
+            case _:
+                assert_never(request)
 
     def _producer_ids(self, asked: RequestId, request: AllocateProducerIds) -> ControllerDecision:
         broker = self.image.brokers.get(request.broker)

@@ -9,6 +9,7 @@ from tidelog.kernel.instant import Instant, WallMs
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.api.topic_blocks import TopicBlocks
+from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.waiting import Waiting
@@ -73,7 +74,9 @@ class Broker:
 
     me: BrokerId
     settings: Mapping[str, Any]
-    """Every row of the broker table, read."""
+    """Every row of the broker table, read; kept current."""
+    configs: BrokerSettings
+    """The same settings as texts, and where each was given."""
     image: MetadataImage
     replicas: Replicas
     waiting: Waiting

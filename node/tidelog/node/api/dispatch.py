@@ -17,10 +17,15 @@ from tidelog.node.api import (
     k29_describe_acls,
     k30_create_acls,
     k31_delete_acls,
+    k32_describe_configs,
+    k33_alter_configs,
     k35_describe_log_dirs,
+    k37_create_partitions,
+    k44_incremental_alter_configs,
     k46_list_partition_reassignments,
     k60_describe_cluster,
     k61_describe_producers,
+    k74_list_config_resources,
     k75_describe_topic_partitions,
 )
 from tidelog.node.api.broker import Broker
@@ -53,10 +58,15 @@ def routes() -> Registry:
             k29_describe_acls.ROUTE,
             k30_create_acls.ROUTE,
             k31_delete_acls.ROUTE,
+            k32_describe_configs.ROUTE,
+            k33_alter_configs.ROUTE,
             k35_describe_log_dirs.ROUTE,
+            k37_create_partitions.ROUTE,
+            k44_incremental_alter_configs.ROUTE,
             k46_list_partition_reassignments.ROUTE,
             k60_describe_cluster.ROUTE,
             k61_describe_producers.ROUTE,
+            k74_list_config_resources.ROUTE,
             k75_describe_topic_partitions.ROUTE,
         ]
     )

@@ -12,6 +12,7 @@ from tidelog.kernel.instant import Instant, ms
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
 
@@ -28,7 +29,7 @@ def create_topics(call: Call, request: creation.CreateTopicsRequest) -> None:
             ]
         )
 
-    _forward(call, request.timeout_ms, refusal)
+    forward(call, request.timeout_ms, refusal)
 
 
 def delete_topics(call: Call, request: deletion.DeleteTopicsRequest) -> object | None:
@@ -45,26 +46,40 @@ def delete_topics(call: Call, request: deletion.DeleteTopicsRequest) -> object |
 
     if not call.broker.settings["delete.topic.enable"]:
         return refusal(ErrorCode.TOPIC_DELETION_DISABLED)
-    _forward(call, request.timeout_ms, refusal)
+    forward(call, request.timeout_ms, refusal)
     return None
 
 
-def _forward(call: Call, timeout_ms: int, refusal: Callable[[ErrorCode], Any]) -> None:
-    """Answer with the coordinator's frame; where none comes, with the API's own error."""
+def forward(
+    call: Call,
+    timeout_ms: int,
+    refusal: Callable[[ErrorCode], Any],
+    *,
+    frame: bytes | None = None,
+    merge: Callable[[Any], Any] | None = None,
+) -> None:
+    """Answer with the coordinator's frame; where none comes, with the API's own error.
+
+    Another `frame` may go in the place of the client's own; `merge` makes the answer of what the
+    coordinator says to it.
+    """
 
     def done(answer: bytes | ErrorCode) -> None:
         if call.abandoned:
             return
         if isinstance(answer, ErrorCode):
             call.answer(refusal(answer))
+        elif merge is not None:
+            _, message = decode_response(call.api, call.version, memoryview(answer))
+            call.answer(merge(message))
         else:
             call.answer_frame(answer)
 
     wait_ms = min(max(timeout_ms, _TIMEOUT_MS_MIN), limits.FORWARD_TIMEOUT_MS)
     deadline = Instant(call.now + ms(wait_ms))
     # The frame lies in the connection's buffer, which the next request overwrites.
-    frame = bytes(call.frame)
-    call.broker.link.forward(call.api.key, frame, call.client.address, deadline, done)
+    asked = bytes(call.frame) if frame is None else frame
+    call.broker.link.forward(call.api.key, asked, call.client.address, deadline, done)
 
 
 CREATE_TOPICS = Route(creation.API, range(2, 8), create_topics, "decided by the coordinator")

@@ -10,6 +10,7 @@ from typing import Final
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import Offset
 from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import NO_ANSWER, Route
 from tidelog.node.log.validation import validate_produced
@@ -29,7 +30,6 @@ from tidelog.wire.messages.k00_produce import (
 
 ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
-_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _ZSTD_VERSION: Final = 7
 _ZSTD: Final = 4
 
@@ -80,7 +80,7 @@ def _take(call: Call, topic: str, data: PartitionProduceData, acks: int) -> _Pen
     """Append one partition's batch, or refuse it."""
     broker = call.broker
     replica, leader = broker.replicas.led(topic, data.index)
-    if topic in _INTERNAL:
+    if topic in INTERNAL_TOPICS:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write internal topics")
     records = data.records
     if records is None:

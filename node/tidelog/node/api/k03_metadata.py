@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tidelog.kernel.ids import NO_LEADER, ZERO_UUID, Uuid
 from tidelog.kernel.instant import Instant, ms
-from tidelog.kernel.topic_names import fault_of_name
+from tidelog.kernel.topic_names import INTERNAL_TOPICS, fault_of_name
 from tidelog.node.api import operations
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
@@ -30,7 +30,6 @@ from tidelog.wire.messages.k03_metadata import (
 )
 from tidelog.wire.metadata_records import PartitionView
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _ALL_IS_NULL_VERSION: Final = 1
 _IDS_VERSION: Final = 10
 _ASK_BY_ID_VERSION: Final = 12

@@ -6,9 +6,9 @@ again what it said is deleted. Not done: waiting for followers (there are none).
 
 from typing import Final
 
+from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
-from tidelog.node.api.k03_metadata import INTERNAL_TOPICS
 from tidelog.node.api.registry import Route
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k21_delete_records import (

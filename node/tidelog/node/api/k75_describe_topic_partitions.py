@@ -7,10 +7,9 @@ where the next request goes on.
 from typing import Final
 
 from tidelog.kernel.ids import NO_LEADER, ZERO_UUID
-from tidelog.kernel.topic_names import fault_of_name
+from tidelog.kernel.topic_names import INTERNAL_TOPICS, fault_of_name
 from tidelog.node.api import operations
 from tidelog.node.api.call import Call
-from tidelog.node.api.k03_metadata import INTERNAL_TOPICS
 from tidelog.node.api.registry import Route
 from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.wire.errors import ErrorCode, Rejected

@@ -26,7 +26,7 @@ class ListenerLimits(Struct, frozen=True):
 class Listener:
     """Accepts clients, closes idle ones.
 
-    Invariant: `len(connections) <= connections_max`; past that a client is turned away at once.
+    Invariant: nobody comes in while `connections_max` are in; they are turned away at once.
     """
 
     def __init__(self, parts: NetworkParts, bounds: ListenerLimits) -> None:
@@ -35,6 +35,10 @@ class Listener:
         self._sock: socket.socket | None = None
         self.connections: set[Connection] = set()
         self._sweep_s = min(_SWEEP_S_MAX, bounds.idle_ms_max / 2000)
+
+    def bound(self, bounds: ListenerLimits) -> None:
+        """Other limits from now on; who is in may stay."""
+        self._bounds = bounds
 
     def listen(self, host: str, port: int) -> None:
         """Bind the port the supervisor holds for us; clients queue until they are accepted."""

@@ -1,6 +1,6 @@
 """Makes this broker's replicas what the cluster's metadata says. No I/O but through the log."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import ZERO_UUID, BrokerId, Epoch, Offset, Partition, TopicPartition
@@ -64,8 +64,8 @@ class Hosting:
 
     def configured(self, image: MetadataImage, changes: Changes) -> None:
         """Give open logs their topics' new settings."""
-        for kind, name in changes.configs:
-            topic = image.names.get(name) if kind is ResourceKind.TOPIC else None
+        for name in self._reconfigured(changes):
+            topic = image.names.get(name)
             if topic is None:
                 continue
             settings = log_settings(topic.configs, self._settings)
@@ -74,6 +74,12 @@ class Hosting:
                 if replica is not None:
                     replica.log.settings = settings
                     replica.rules = rules_of(settings)
+
+    def _reconfigured(self, changes: Changes) -> Iterable[str]:
+        """Topics whose settings are others now: where a broker's changed, any topic's may be."""
+        if any(kind is ResourceKind.BROKER for kind, _ in changes.configs):
+            return {replica.topic for replica in self._replicas}
+        return [name for _, name in changes.configs]
 
     def _settle(self, now: Instant, topic: TopicView, partition: Partition) -> None:
         view = topic.partitions[partition]

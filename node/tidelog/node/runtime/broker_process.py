@@ -21,6 +21,7 @@ from tidelog.node.api.broker import Broker
 from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
+from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.coordinator_link import CoordinatorLink, Hooks
 from tidelog.node.ipc.layout import Role, SlotState, Word, slot_of
@@ -41,7 +42,6 @@ from tidelog.node.runtime.disk import DirectoryLock, open_disk
 from tidelog.node.runtime.flusher import Flusher
 from tidelog.node.runtime.log_volume import LogVolume
 from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
-from tidelog.node.settings import BROKER
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.metadata_records import StopKind
 
@@ -89,7 +89,8 @@ class BrokerProcess:
         launch, loop = self._launch, self._loop
         loop.set_exception_handler(self._on_bug)
         on_stop_signal(loop, self._on_stop_asked)
-        settings = {name: BROKER.read(launch.settings, name) for name in BROKER.rows}
+        self._settings = BrokerSettings(launch.broker_id, launch.settings)
+        settings = self._settings.values
         self._share = share_of_this_process(settings["max.connections"])
         self._alarm = Alarm(loop, self._on_alarm)
         self._waiting = Waiting(self._alarm.set)
@@ -99,6 +100,7 @@ class BrokerProcess:
         self._broker = Broker(
             me=launch.broker_id,
             settings=settings,
+            configs=self._settings,
             image=self._link.image,
             replicas=self._replicas,
             waiting=self._waiting,
@@ -160,7 +162,7 @@ class BrokerProcess:
             replicas=self._replicas,
             waiting=self._waiting,
             logs=self._logs,
-            broker_settings=launch.settings,
+            broker_settings=self._settings.given,
             on_trouble=self._on_trouble,
         )
 
@@ -179,11 +181,12 @@ class BrokerProcess:
             frame_bytes_max=settings["socket.request.max.bytes"],
             log_refused=self._on_refused,
         )
-        bounds = ListenerLimits(self._share.connections, settings["connections.max.idle.ms"])
-        return Listener(parts, bounds)
+        return Listener(parts, self._bounds())
 
     def _on_image_changed(self, image: MetadataImage, changes: Changes) -> None:
         now = Instant(time.monotonic_ns())
+        # First of all, for what is opened now shall have the settings of now.
+        self._follow_settings(image)
         try:
             if not self._swept:
                 self._swept = True
@@ -194,6 +197,18 @@ class BrokerProcess:
             self._on_disk_failed(error)
         self._hosting.configured(image, changes)
         self._publish(now)
+
+    def _follow_settings(self, image: MetadataImage) -> None:
+        changed = self._settings.follow(image)
+        if changed:
+            self._log.info("settings_changed", names=sorted(changed))
+            self._listener.bound(self._bounds())
+
+    def _bounds(self) -> ListenerLimits:
+        """As many clients as are allowed, and as there are descriptors for."""
+        values = self._settings.values
+        connections_max = min(self._share.connections, values["max.connections"])
+        return ListenerLimits(connections_max, values["connections.max.idle.ms"])
 
     def _on_registered(self, epoch: Offset) -> None:
         self._log.info("registered", epoch=epoch)

@@ -1,0 +1,289 @@
+"""AlterConfigs and IncrementalAlterConfigs: settings of topics and brokers change as records.
+
+A resource's changes are taken all or none; one resource's failure never touches its neighbours.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from tidelog.coordinator.controller.topic_configs import (
+    HINT_NAME_CHARS_MAX,
+    check_one,
+    check_together,
+)
+from tidelog.coordinator.settings import ControllerSettings
+from tidelog.kernel.config import SettingError, Table
+from tidelog.kernel.ids import BrokerId
+from tidelog.kernel.limits import CONFIG_CHANGES_PER_DECISION_MAX
+from tidelog.kernel.topic_names import fault_of_name
+from tidelog.node.changing import DYNAMIC, PER_BROKER, is_list
+from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.settings import BROKER, TOPIC
+from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.messages import k33_alter_configs as replacing
+from tidelog.wire.messages import k44_incremental_alter_configs as altering
+from tidelog.wire.metadata_records import ConfigChanged, MetadataRecord, ResourceKind
+
+RESOURCES_HINTED_MAX: Final = 20
+
+_Resource = replacing.AlterConfigsResource | altering.AlterConfigsResource
+_ResourceT = TypeVar("_ResourceT", bound=_Resource)
+_Values = Mapping[str, str | None]
+_Wanted = Callable[[_ResourceT, Table, Mapping[str, str]], dict[str, str | None]]
+"""What a resource's settings shall be, given what they are; None: not set any more."""
+
+
+class Operation(IntEnum):
+    """What happens to one entry, by Kafka's numbers."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class _Outcome(Struct):
+    resource: _Resource
+    refused: Rejected | None = None
+    records: Sequence[ConfigChanged] = ()
+
+
+def alter_configs(
+    image: MetadataImage, settings: ControllerSettings, request: replacing.AlterConfigsRequest
+) -> tuple[tuple[MetadataRecord, ...], replacing.AlterConfigsResponse]:
+    outcomes = _Changes(image, settings).decide(request.resources, _replaced)
+    rows = [
+        replacing.AlterConfigsResourceResponse(
+            error_code=_code(one),
+            error_message=_detail(one),
+            resource_type=one.resource.resource_type,
+            resource_name=one.resource.resource_name,
+        )
+        for one in outcomes
+    ]
+    records = () if request.validate_only else _records(outcomes)
+    return records, replacing.AlterConfigsResponse(responses=rows)
+
+
+def incremental_alter_configs(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    request: altering.IncrementalAlterConfigsRequest,
+) -> tuple[tuple[MetadataRecord, ...], altering.IncrementalAlterConfigsResponse]:
+    outcomes = _Changes(image, settings).decide(request.resources, _altered)
+    rows = [
+        altering.AlterConfigsResourceResponse(
+            error_code=_code(one),
+            error_message=_detail(one),
+            resource_type=one.resource.resource_type,
+            resource_name=one.resource.resource_name,
+        )
+        for one in outcomes
+    ]
+    records = () if request.validate_only else _records(outcomes)
+    return records, altering.IncrementalAlterConfigsResponse(responses=rows)
+
+
+class _Changes:
+    """Decides one request."""
+
+    def __init__(self, image: MetadataImage, settings: ControllerSettings) -> None:
+        self._image = image
+        self._given = settings.layers(image).effective()
+        self._hinting = True
+
+    def decide(
+        self, resources: Sequence[_ResourceT], wanted: _Wanted[_ResourceT]
+    ) -> list[_Outcome]:
+        changes = sum(len(resource.configs) for resource in resources)
+        if max(changes, len(resources)) > CONFIG_CHANGES_PER_DECISION_MAX:
+            raise Rejected(
+                ErrorCode.INVALID_REQUEST,
+                f"{changes} changes of {len(resources)} resources in one request, the most "
+                f"allowed is {CONFIG_CHANGES_PER_DECISION_MAX}.",
+            )
+        self._hinting = len(resources) <= RESOURCES_HINTED_MAX
+        times = Counter((one.resource_type, one.resource_name) for one in resources)
+        return [
+            self._outcome(one, wanted, twice=times[one.resource_type, one.resource_name] > 1)
+            for one in resources
+        ]
+
+    def _outcome(
+        self, resource: _ResourceT, wanted: _Wanted[_ResourceT], *, twice: bool
+    ) -> _Outcome:
+        try:
+            if twice:
+                raise _bad("Each resource must appear at most once.")
+            _check_shape(resource)
+            if resource.resource_type == ResourceKind.TOPIC:
+                records = self._topic(resource, wanted)
+            elif resource.resource_type == ResourceKind.BROKER:
+                records = self._broker(resource, wanted)
+            else:
+                raise _bad(
+                    f"Resources of type {resource.resource_type} have no settings to be changed "
+                    "here, only topics and brokers."
+                )
+        except Rejected as refused:
+            return _Outcome(resource, refused)
+        return _Outcome(resource, records=records)
+
+    def _topic(self, resource: _ResourceT, wanted: _Wanted[_ResourceT]) -> list[ConfigChanged]:
+        name = resource.resource_name
+        if not name:
+            raise _bad("Default topic resources are not allowed.")
+        fault = fault_of_name(name)
+        if fault is not None:
+            raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        topic = self._image.names.get(name)
+        now = topic.configs if topic is not None else {}
+        changed = wanted(resource, TOPIC, now)
+        for key, value in changed.items():
+            if value is not None:
+                check_one(key, value, hinting=self._hinting)
+        check_together(_after(now, changed), self._given)
+        if topic is None:
+            raise Rejected(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+            )
+        return _differences(ResourceKind.TOPIC, name, now, changed)
+
+    def _broker(self, resource: _ResourceT, wanted: _Wanted[_ResourceT]) -> list[ConfigChanged]:
+        name = resource.resource_name
+        if name:
+            self._check_broker(name)
+        now = self._image.broker_configs.get(name, {})
+        changed = wanted(resource, BROKER, now)
+        _check_dynamic(changed, hinting=self._hinting, one_broker=bool(name))
+        for key, value in changed.items():
+            if value is not None:
+                _check_broker_value(key, value)
+        return _differences(ResourceKind.BROKER, name, now, changed)
+
+    def _check_broker(self, name: str) -> None:
+        if not (name.isascii() and name.isdecimal() and str(int(name)) == name):
+            raise _bad(f"Unable to parse broker name as a base 10 number: {name!r}")
+        if BrokerId(int(name)) not in self._image.brokers:
+            raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+
+
+def _check_shape(resource: _Resource) -> None:
+    names = [one.name for one in resource.configs]
+    if len(set(names)) < len(names):
+        raise _bad("Error due to duplicate config keys")
+    nothing = [
+        one.name
+        for one in resource.configs
+        if one.value is None and getattr(one, "config_operation", Operation.SET) != Operation.DELETE
+    ]
+    if nothing:
+        raise _bad(f"Null value not supported for : {', '.join(nothing)}")
+
+
+def _check_dynamic(names: Iterable[str], *, hinting: bool, one_broker: bool) -> None:
+    for name in names:
+        if name not in BROKER:
+            raise Rejected(ErrorCode.INVALID_CONFIG, _unknown(name, hinting=hinting))
+    fixed = sorted(set(names) - DYNAMIC)
+    if fixed:
+        raise _bad(
+            f"Cannot update these configs dynamically: [{', '.join(fixed)}]; "
+            "they are given when a broker starts"
+        )
+    single = sorted(PER_BROKER.intersection(names))
+    if single and not one_broker:
+        raise _bad(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{', '.join(single)}]"
+        )
+
+
+def _unknown(name: str, *, hinting: bool) -> str:
+    if hinting and len(name) <= HINT_NAME_CHARS_MAX:
+        try:
+            BROKER.check(name, "")
+        except SettingError as error:
+            return str(error)
+    return f"Unknown broker config name: {name}"
+
+
+def _check_broker_value(name: str, value: str) -> None:
+    try:
+        BROKER.check(name, value)
+    except SettingError as error:
+        # Kafka refuses an unfit value of a broker as a bad request, not as a bad configuration.
+        raise _bad(str(error)) from error
+
+
+def _replaced(
+    resource: replacing.AlterConfigsResource, _table: Table, now: Mapping[str, str]
+) -> dict[str, str | None]:
+    gone: dict[str, str | None] = dict.fromkeys(now)
+    return gone | {one.name: one.value for one in resource.configs}
+
+
+def _altered(
+    resource: altering.AlterConfigsResource, table: Table, now: Mapping[str, str]
+) -> dict[str, str | None]:
+    return {one.name: _operated(one, table, now.get(one.name)) for one in resource.configs}
+
+
+def _operated(entry: altering.AlterableConfig, table: Table, now: str | None) -> str | None:
+    """An entry's value after its operation."""
+    try:
+        operation = Operation(entry.config_operation)
+    except ValueError:
+        raise _bad(f"Unknown operation type {entry.config_operation}") from None
+    if operation is Operation.SET:
+        return entry.value
+    if operation is Operation.DELETE:
+        return None
+    if entry.name in table and not is_list(table, entry.name):
+        raise Rejected(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {operation.name} to key {entry.name} because its type is not LIST.",
+        )
+    assert entry.value is not None, "checked with the shape"
+    if now is None and entry.name in table:
+        now = table.row(entry.name).default
+    there = now.split(",") if now else []
+    named = entry.value.split(",")
+    if operation is Operation.APPEND:
+        return ",".join(dict.fromkeys([*there, *named]))
+    return ",".join(one for one in there if one not in named)
+
+
+def _after(now: Mapping[str, str], changed: _Values) -> dict[str, str]:
+    merged: dict[str, str | None] = {**now, **changed}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def _differences(
+    kind: ResourceKind, resource: str, now: Mapping[str, str], changed: _Values
+) -> list[ConfigChanged]:
+    return [
+        ConfigChanged(kind, resource, name, value)
+        for name, value in changed.items()
+        if now.get(name) != value
+    ]
+
+
+def _records(outcomes: Iterable[_Outcome]) -> tuple[MetadataRecord, ...]:
+    return tuple(record for one in outcomes for record in one.records)
+
+
+def _code(outcome: _Outcome) -> ErrorCode:
+    return ErrorCode.NONE if outcome.refused is None else outcome.refused.code
+
+
+def _detail(outcome: _Outcome) -> str | None:
+    return None if outcome.refused is None else outcome.refused.detail or None
+
+
+def _bad(detail: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_REQUEST, detail)

@@ -1,0 +1,127 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: the coordinator decides on what
+the broker that was asked does not settle itself.
+
+Settings of a broker are changed by asking that very broker, so a request's resources may part ways
+here: what is settled stays, the rest goes to the coordinator, and the answers meet again.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from tidelog.kernel.limits import FORWARD_TIMEOUT_MS
+from tidelog.node.api.call import Call
+from tidelog.node.api.forwarded import forward
+from tidelog.node.api.resources import Resource, check_own_broker
+from tidelog.node.broker_settings import EVERY_BROKER
+from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.frame import encode_request, joined
+
+_FORWARDED: Final = frozenset({Resource.TOPIC, Resource.BROKER})
+
+
+class AnyResource(Protocol):
+    """A resource of either request."""
+
+    resource_type: int
+    resource_name: str
+    configs: list[Any]
+
+
+class MakeRow(Protocol):
+    """The class of a row of either response."""
+
+    def __call__(
+        self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str
+    ) -> Any: ...  # noqa: ANN401 -- each API has its own class
+
+
+class Altering:
+    """One request that changes settings; both APIs' classes have the same fields."""
+
+    def __init__(self, call: Call, request: Any, row: MakeRow, *, loggers: bool) -> None:  # noqa: ANN401 -- as above
+        self._call = call
+        self._request = request
+        self._row = row
+        self._loggers = loggers
+        """Whether this API takes log levels at all."""
+
+    def answer(self) -> object | None:
+        """The answer, or None: it comes when the coordinator has decided."""
+        resources = self._request.resources
+        settled = {
+            place: answer
+            for place, resource in enumerate(resources)
+            if (answer := self._settled(resource)) is not None
+        }
+        left = [one for place, one in enumerate(resources) if place not in settled]
+        if resources and not left:
+            return self._response(settled, [])
+        if not settled:
+            forward(self._call, FORWARD_TIMEOUT_MS, self._refusal)
+            return None
+        forward(
+            self._call,
+            FORWARD_TIMEOUT_MS,
+            self._refusal,
+            frame=self._frame(left),
+            merge=lambda message: self._response(settled, message.responses),
+        )
+        return None
+
+    def _settled(self, resource: AnyResource) -> Any:  # noqa: ANN401 -- as above
+        """The row of what needs no decision; None for the others."""
+        try:
+            if self._is_for_coordinator(resource):
+                return None
+        except Rejected as refused:
+            return self._made(resource, refused.code, refused.detail)
+        return self._made(resource, ErrorCode.NONE, None)
+
+    def _is_for_coordinator(self, resource: AnyResource) -> bool:
+        kind, name = resource.resource_type, resource.resource_name
+        me = self._call.broker.me
+        if kind == Resource.BROKER_LOGGER and self._loggers:
+            check_own_broker(me, name, or_empty=False)
+            for config in resource.configs:
+                raise Rejected(
+                    ErrorCode.INVALID_CONFIG, f"Logger {config.name[:100]} does not exist!"
+                )
+            return False
+        if kind not in _FORWARDED:
+            raise Rejected(
+                ErrorCode.INVALID_REQUEST,
+                f"Settings of resources of type {kind} cannot be changed here",
+            )
+        if kind == Resource.BROKER and name != EVERY_BROKER:
+            check_own_broker(me, name, or_empty=True)
+        return True
+
+    def _frame(self, resources: list[AnyResource]) -> bytes:
+        call, request = self._call, self._request
+        message = type(request)(resources=resources, validate_only=request.validate_only)
+        header = call.header
+        pieces = encode_request(
+            call.api, header.version, header.correlation_id, header.client_id, message
+        )
+        return joined(pieces)[4:]
+
+    def _response(self, settled: Mapping[int, Any], decided: list[Any]) -> object:
+        """Rows in the order of the request."""
+        others = iter(decided)
+        rows = [
+            settled[place] if place in settled else next(others)
+            for place in range(len(settled) + len(decided))
+        ]
+        return self._call.api.response(responses=rows)
+
+    def _refusal(self, code: ErrorCode) -> Any:  # noqa: ANN401 -- as above
+        rows = [self._made(resource, code, None) for resource in self._request.resources]
+        return self._call.api.response(responses=rows)
+
+    def _made(self, resource: AnyResource, code: ErrorCode, reason: str | None) -> Any:  # noqa: ANN401 -- as above
+        return self._row(
+            error_code=code,
+            error_message=reason,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )

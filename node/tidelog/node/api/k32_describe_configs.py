@@ -1,0 +1,167 @@
+"""DescribeConfigs (key 32), versions 1-4. v1 synonyms, v3 types and documentation.
+
+Not done: settings of groups, clients' metrics and log levels; there is nothing to set of them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from tidelog.kernel.config import Setting
+from tidelog.kernel.topic_names import fault_of_name
+from tidelog.node.api.call import Call
+from tidelog.node.api.registry import Route
+from tidelog.node.api.resources import Resource, check_own_broker
+from tidelog.node.broker_settings import EVERY_BROKER
+from tidelog.node.changing import DYNAMIC
+from tidelog.node.origins import Explained, Source, TopicSettings
+from tidelog.node.settings import BROKER, TOPIC
+from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.messages.k32_describe_configs import (
+    API,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+_KINDS: Final[Mapping[str, int]] = {
+    "boolean": 1,
+    "string": 2,
+    "int": 3,
+    "short": 4,
+    "long": 5,
+    "double": 6,
+    "list": 7,
+    "class": 8,
+    "password": 9,
+}
+
+_Rows = list[DescribeConfigsResourceResult]
+
+
+def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    description = _Description(call, request)
+    return DescribeConfigsResponse(
+        results=[description.result(resource) for resource in request.resources]
+    )
+
+
+class _Description:
+    """Answers one request; what topics inherit is worked out once for all of them."""
+
+    def __init__(self, call: Call, request: DescribeConfigsRequest) -> None:
+        self._broker = call.broker
+        self._layers = call.broker.configs.layers
+        self._request = request
+        self._inherited = TopicSettings(self._layers)
+        self._describe: Mapping[int, Callable[[DescribeConfigsResource], _Rows]] = {
+            Resource.TOPIC: self._topic,
+            Resource.BROKER: self._one_broker,
+            Resource.BROKER_LOGGER: self._loggers,
+            Resource.CLIENT_METRICS: self._nothing,
+            Resource.GROUP: self._nothing,
+        }
+
+    def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        code, reason, rows = ErrorCode.NONE, "", []
+        try:
+            rows = self._rows(resource)
+        except Rejected as refused:
+            code, reason = refused.code, refused.detail
+        return DescribeConfigsResult(
+            error_code=code,
+            error_message=reason or None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=rows,
+        )
+
+    def _rows(self, resource: DescribeConfigsResource) -> _Rows:
+        describe = self._describe.get(resource.resource_type)
+        if describe is None:
+            raise Rejected(
+                ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
+            )
+        return describe(resource)
+
+    def _topic(self, resource: DescribeConfigsResource) -> _Rows:
+        fault = fault_of_name(resource.resource_name)
+        if fault is not None:
+            raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        topic = self._broker.image.names.get(resource.resource_name)
+        if topic is None:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        explain, rows = self._inherited.explain, TOPIC.rows
+        return [
+            self._row(rows[name], explain(name, topic.configs), read_only=False)
+            for name in _asked(rows, resource)
+        ]
+
+    def _one_broker(self, resource: DescribeConfigsResource) -> _Rows:
+        rows = BROKER.all_rows()
+        if resource.resource_name == EVERY_BROKER:
+            return self._all_brokers(rows, resource)
+        check_own_broker(self._broker.me, resource.resource_name, or_empty=True)
+        return [
+            self._row(rows[name], self._layers.explain(name), read_only=name not in DYNAMIC)
+            for name in _asked(rows, resource)
+        ]
+
+    def _all_brokers(self, rows: Mapping[str, Setting], resource: DescribeConfigsResource) -> _Rows:
+        """Only what was changed for all brokers at once."""
+        found = []
+        for name in _asked(self._layers.cluster, resource):
+            said = self._layers.explain(name).origins
+            ours = [one for one in said if one.source is Source.DYNAMIC_DEFAULT_BROKER]
+            explained = Explained(self._layers.cluster[name], ours)
+            found.append(self._row(rows[name], explained, read_only=name not in DYNAMIC))
+        return found
+
+    def _loggers(self, resource: DescribeConfigsResource) -> _Rows:
+        """What is logged cannot be chosen logger by logger."""
+        if not resource.resource_name:
+            raise Rejected(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        check_own_broker(self._broker.me, resource.resource_name, or_empty=False)
+        return []
+
+    def _nothing(self, resource: DescribeConfigsResource) -> _Rows:
+        if not resource.resource_name:
+            raise Rejected(ErrorCode.INVALID_REQUEST, "The resource's name must not be empty")
+        return []
+
+    def _row(
+        self, row: Setting, found: Explained, *, read_only: bool
+    ) -> DescribeConfigsResourceResult:
+        secret = row.kind == "password"
+        request = self._request
+        return DescribeConfigsResourceResult(
+            name=row.name,
+            value=None if secret else found.value,
+            read_only=read_only,
+            config_source=found.source,
+            is_sensitive=secret,
+            synonyms=_synonyms(found, secret=secret) if request.include_synonyms else [],
+            config_type=_KINDS[row.kind],
+            documentation=row.doc if request.include_documentation else None,
+        )
+
+
+def _asked(known: Iterable[str], resource: DescribeConfigsResource) -> list[str]:
+    """Names that are asked for and there; of others nothing is said."""
+    keys = resource.configuration_keys
+    if keys is None:
+        return list(known)
+    wanted = frozenset(keys)
+    return [name for name in known if name in wanted]
+
+
+def _synonyms(found: Explained, *, secret: bool) -> list[DescribeConfigsSynonym]:
+    return [
+        DescribeConfigsSynonym(name=name, value=None if secret else value, source=source)
+        for name, value, source in found.origins
+    ]
+
+
+ROUTE = Route(API, range(1, 5), describe_configs, "topics and brokers")

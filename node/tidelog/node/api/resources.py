@@ -1,0 +1,30 @@
+"""What settings belong to, in requests about settings."""
+
+from enum import IntEnum
+
+from tidelog.kernel.ids import BrokerId
+from tidelog.wire.errors import ErrorCode, Rejected
+
+
+class Resource(IntEnum):
+    """Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+def check_own_broker(me: BrokerId, name: str, *, or_empty: bool) -> None:
+    """INVALID_REQUEST where a broker is asked for another one's settings."""
+    if not name.removeprefix("-").isdecimal() or not name.isascii():
+        raise Rejected(
+            ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name[:100]}"
+        )
+    if name != str(me):
+        choice = f"{me} or empty string" if or_empty else f"{me}"
+        raise Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {choice}, but received {name[:100]}",
+        )

@@ -1,0 +1,249 @@
+"""AlterConfigs and IncrementalAlterConfigs as the controller decides them."""
+
+import pytest
+
+from harness.controllers import ONE, TWO, Controlled, topic
+from tidelog.coordinator.controller.requests import AlterConfigs, IncrementalAlterConfigs
+from tidelog.coordinator.settings import ControllerSettings
+from tidelog.kernel.limits import CONFIG_CHANGES_PER_DECISION_MAX
+from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.messages import k33_alter_configs as replacing
+from tidelog.wire.messages import k44_incremental_alter_configs as altering
+from tidelog.wire.metadata_records import ConfigChanged, ResourceKind
+
+TOPIC, BROKER, METRICS = 2, 4, 16
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+@pytest.fixture
+def controlled() -> Controlled:
+    controlled = Controlled(ONE, TWO)
+    controlled.create(topic("t", configs={"retention.ms": "5", "segment.ms": "6"}))
+    return controlled
+
+
+def entry(name: str, value: str | None, operation: int = SET) -> altering.AlterableConfig:
+    return altering.AlterableConfig(name=name, config_operation=operation, value=value)
+
+
+def on(
+    name: str, *entries: altering.AlterableConfig, kind: int = TOPIC
+) -> altering.AlterConfigsResource:
+    return altering.AlterConfigsResource(
+        resource_type=kind, resource_name=name, configs=list(entries)
+    )
+
+
+def alter(
+    controlled: Controlled, *resources: altering.AlterConfigsResource, validate_only: bool = False
+) -> list[altering.AlterConfigsResourceResponse]:
+    message = altering.IncrementalAlterConfigsRequest(
+        resources=list(resources), validate_only=validate_only
+    )
+    reply = controlled.everywhere(IncrementalAlterConfigs(1, message))
+    assert isinstance(reply, altering.IncrementalAlterConfigsResponse)
+    return reply.responses
+
+
+def refused(controlled: Controlled, resource: altering.AlterConfigsResource) -> tuple[int, str]:
+    before = len(controlled.log)
+    (row,) = alter(controlled, resource)
+    assert len(controlled.log) == before
+    assert row.error_code != ErrorCode.NONE
+    return row.error_code, row.error_message or ""
+
+
+def replace(
+    controlled: Controlled, name: str, *, kind: int = TOPIC, **values: str
+) -> list[replacing.AlterConfigsResourceResponse]:
+    resource = replacing.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            replacing.AlterableConfig(name=key.replace("_", "."), value=value)
+            for key, value in values.items()
+        ],
+    )
+    message = replacing.AlterConfigsRequest(resources=[resource], validate_only=False)
+    reply = controlled.everywhere(AlterConfigs(2, message))
+    assert isinstance(reply, replacing.AlterConfigsResponse)
+    return reply.responses
+
+
+# -- topics -------------------------------------------------------------------------------------
+
+
+def test_an_entry_is_set_and_another_taken_away(controlled: Controlled) -> None:
+    (row,) = alter(
+        controlled, on("t", entry("retention.ms", "7"), entry("segment.ms", None, DELETE))
+    )
+    assert (row.error_code, row.error_message) == (0, None)
+    assert (row.resource_type, row.resource_name) == (TOPIC, "t")
+    assert controlled.image.names["t"].configs == {"retention.ms": "7"}
+    assert controlled.log[-2:] == [
+        ConfigChanged(ResourceKind.TOPIC, "t", "retention.ms", "7"),
+        ConfigChanged(ResourceKind.TOPIC, "t", "segment.ms", None),
+    ]
+
+
+def test_what_is_so_already_is_not_written_again(controlled: Controlled) -> None:
+    before = len(controlled.log)
+    (row,) = alter(controlled, on("t", entry("retention.ms", "5"), entry("flush.ms", None, DELETE)))
+    assert row.error_code == 0
+    assert len(controlled.log) == before
+
+
+def test_a_replacement_takes_away_what_it_does_not_name(controlled: Controlled) -> None:
+    (row,) = replace(controlled, "t", segment_ms="9")
+    assert row.error_code == 0
+    assert controlled.image.names["t"].configs == {"segment.ms": "9"}
+
+
+def test_elements_are_appended_to_a_list_and_taken_from_it(controlled: Controlled) -> None:
+    configs = controlled.image.names["t"].configs
+    alter(controlled, on("t", entry("cleanup.policy", "compact", APPEND)))
+    assert configs["cleanup.policy"] == "delete,compact"
+    alter(controlled, on("t", entry("cleanup.policy", "compact", APPEND)))
+    assert configs["cleanup.policy"] == "delete,compact"
+    alter(controlled, on("t", entry("cleanup.policy", "delete", SUBTRACT)))
+    assert configs["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_only_a_list_has_elements(controlled: Controlled, operation: int) -> None:
+    code, detail = refused(controlled, on("t", entry("retention.ms", "1", operation)))
+    assert code == ErrorCode.INVALID_CONFIG
+    assert "its type is not LIST" in detail
+
+
+@pytest.mark.parametrize(
+    ("bad", "code", "detail"),
+    [
+        (entry("retention.m", "1"), 40, "did you mean 'retention.ms'?"),
+        (entry("retention.ms", "soon"), 40, "retention.ms='soon': must be a whole number"),
+        (entry("cleanup.policy", "x", APPEND), 40, "cleanup.policy='delete,x'"),
+        (entry("retention.ms", None), 42, "Null value not supported for : retention.ms"),
+        (entry("retention.ms", None, APPEND), 42, "Null value not supported"),
+        (entry("retention.ms", "1", 9), 42, "Unknown operation type 9"),
+        (entry("remote.storage.enable", "true"), 40, "Tiered Storage"),
+    ],
+    ids=lambda value: value.name if isinstance(value, altering.AlterableConfig) else None,
+)
+def test_an_entry_that_may_not_be_is_refused(
+    controlled: Controlled, bad: altering.AlterableConfig, code: int, detail: str
+) -> None:
+    told, why = refused(controlled, on("t", bad, entry("flush.ms", "1")))
+    assert told == code
+    assert detail in why
+    assert "flush.ms" not in controlled.image.names["t"].configs
+
+
+def test_settings_that_contradict_each_other_are_refused(controlled: Controlled) -> None:
+    alter(controlled, on("t", entry("max.compaction.lag.ms", "10")))
+    code, detail = refused(controlled, on("t", entry("min.compaction.lag.ms", "11")))
+    assert code == ErrorCode.INVALID_CONFIG
+    assert detail == (
+        "conflict topic config setting min.compaction.lag.ms (11) > max.compaction.lag.ms (10)"
+    )
+
+
+def test_a_contradiction_with_what_the_broker_says_is_refused() -> None:
+    given = {"log.cleaner.max.compaction.lag.ms": "10"}
+    controlled = Controlled(ONE, settings=ControllerSettings(broker=given))
+    (made,) = controlled.create(topic("u", configs={"min.compaction.lag.ms": "11"}))
+    assert made.error_code == ErrorCode.INVALID_CONFIG
+    controlled.create(topic("u"))
+    code, _ = refused(controlled, on("u", entry("min.compaction.lag.ms", "11")))
+    assert code == ErrorCode.INVALID_CONFIG
+
+
+def test_one_resource_fails_without_its_neighbours(controlled: Controlled) -> None:
+    rows = alter(
+        controlled,
+        on("no-such", entry("retention.ms", "7")),
+        on("t", entry("retention.ms", "8")),
+        on("", entry("retention.ms", "7")),
+        on("..", entry("retention.ms", "7")),
+        on("x", kind=METRICS),
+    )
+    assert [row.error_code for row in rows] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert controlled.image.names["t"].configs["retention.ms"] == "8"
+
+
+def test_a_resource_or_a_key_named_twice_is_not_changed(controlled: Controlled) -> None:
+    twice = on("t", entry("retention.ms", "7"))
+    rows = alter(controlled, twice, twice)
+    assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST] * 2
+    code, detail = refused(controlled, on("t", entry("flush.ms", "1"), entry("flush.ms", "2")))
+    assert (code, detail) == (42, "Error due to duplicate config keys")
+    assert controlled.image.names["t"].configs["retention.ms"] == "5"
+
+
+def test_a_trial_changes_nothing(controlled: Controlled) -> None:
+    before = len(controlled.log)
+    good, bad = alter(
+        controlled,
+        on("t", entry("retention.ms", "7")),
+        on("u", entry("retention.ms", "7")),
+        validate_only=True,
+    )
+    assert (good.error_code, bad.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert len(controlled.log) == before
+
+
+def test_a_request_of_too_many_changes_is_refused_whole(controlled: Controlled) -> None:
+    many = [entry(f"k{n}", "1") for n in range(CONFIG_CHANGES_PER_DECISION_MAX + 1)]
+    with pytest.raises(Rejected) as whole:
+        alter(controlled, on("t", *many))
+    assert whole.value.code is ErrorCode.INVALID_REQUEST
+
+
+# -- brokers ------------------------------------------------------------------------------------
+
+
+def test_a_broker_and_all_brokers_have_settings_of_their_own(controlled: Controlled) -> None:
+    alter(
+        controlled,
+        on("1", entry("log.retention.ms", "1"), kind=BROKER),
+        on("", entry("log.retention.ms", "2"), kind=BROKER),
+    )
+    assert controlled.image.broker_configs == {
+        "1": {"log.retention.ms": "1"},
+        "": {"log.retention.ms": "2"},
+    }
+    replace(controlled, "1", kind=BROKER)
+    assert controlled.image.broker_configs == {"": {"log.retention.ms": "2"}}
+
+
+def test_what_is_changed_for_all_brokers_holds_for_new_topics(controlled: Controlled) -> None:
+    alter(controlled, on("", entry("log.retention.ms", "2"), kind=BROKER))
+    (made,) = controlled.create(topic("u"))
+    row = next(one for one in made.configs or () if one.name == "retention.ms")
+    assert (row.value, row.config_source) == ("2", 3)
+
+
+@pytest.mark.parametrize(
+    ("broker", "bad", "code", "detail"),
+    [
+        ("1", entry("num.partitions", "2"), 42, "dynamically: [num.partitions]"),
+        ("", entry("listeners", "PLAINTEXT://:1"), 42, "broker id must be specified: [listeners]"),
+        ("1", entry("log.retention.ms", "soon"), 42, "log.retention.ms='soon'"),
+        ("1", entry("log.retention.m", "1"), 40, "did you mean 'log.retention.ms'?"),
+        ("1", entry("max.connections", "1", APPEND), 40, "its type is not LIST"),
+        ("7", entry("log.retention.ms", "1"), 102, "No broker with id 7 found."),
+        ("one", entry("log.retention.ms", "1"), 42, "Unable to parse broker name"),
+        ("01", entry("log.retention.ms", "1"), 42, "Unable to parse broker name"),
+    ],
+)
+def test_a_brokers_entry_that_may_not_be_is_refused(
+    controlled: Controlled, broker: str, bad: altering.AlterableConfig, code: int, detail: str
+) -> None:
+    told, why = refused(controlled, on(broker, bad, kind=BROKER))
+    assert told == code
+    assert detail in why
