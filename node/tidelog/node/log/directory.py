@@ -138,7 +138,7 @@ class LogDirectory:
         else:
             return
         name = f"{topic}-{partition}"
-        if has_files:
+        if has_files and self._directory.exists(name):  # somebody may have removed it by hand
             aside = self._free_name_aside(name, topic_id)
             self._directory.directory(name).move(aside)
             self._removals.append(aside)
