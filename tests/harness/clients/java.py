@@ -83,6 +83,10 @@ class Java:
             *("--throughput", "-1", "--command-property", *config),
         )
 
+    def tool(self, name: str, *arguments: str) -> str:
+        """What any of the tools prints; it must succeed, and log no error."""
+        return self._run(name, *arguments)
+
     def _run(self, tool: str, *arguments: str, text: str = "") -> str:
         done = subprocess.run(
             [*self._java, tool, "--bootstrap-server", self._bootstrap, *arguments],
