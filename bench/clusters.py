@@ -75,8 +75,14 @@ class Tidelog:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(self._said.read_text(encoding="utf-8").strip() or "tidelog up ended")
+            self._process.wait(_PATIENCE_S)
+            self.check_alive()
         json.loads(line)
+
+    def check_alive(self) -> None:
+        """Ends this program with what `up` said, where it has ended."""
+        if self._process.poll() is not None:
+            raise SystemExit(self._said.read_text(encoding="utf-8").strip() or "tidelog up ended")
 
     def stop(self) -> float:
         """Ask for a clean end; the seconds it took."""
@@ -183,11 +189,14 @@ class Kafka:
             try:
                 socket.create_connection((host, int(port)), 1).close()
             except OSError:
-                if self._process.poll() is not None:
-                    raise SystemExit("Kafka ended at its start") from None
+                self.check_alive()
                 time.sleep(0.05)
             else:
                 return
+
+    def check_alive(self) -> None:
+        if self._process.poll() is not None:
+            raise SystemExit("Kafka ended at its start")
 
     def stop(self) -> float:
         began = time.monotonic()

@@ -38,7 +38,6 @@ from workloads import (
 )
 
 Pair = tuple[Tidelog, Kafka]
-_PATIENCE_S: Final = 120.0
 _QUESTIONS: Final = ("startup", "produce", "consume")
 _NAMES: Final = {
     "startup": ("first_ack_s", "start_cpu_s", "idle_pss_mb", "stop_s"),
@@ -83,7 +82,7 @@ def start_once(jars: Path | None) -> Figures:
     meter = Meter([])
     cluster = Tidelog() if jars is None else Kafka(jars)
     try:
-        client = RawClient(cluster.bootstrap, patience_s=_PATIENCE_S)
+        client = RawClient(cluster.bootstrap, while_refused=cluster.check_alive)
         client.create_topic("first", 1)
         client.produce_once("first", b"hello")
         first = time.monotonic() - cluster.launched

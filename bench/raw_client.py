@@ -3,7 +3,7 @@
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidelog.wire.crc import crc32c
@@ -31,9 +31,10 @@ _RETRIABLE = {
 class RawClient:
     """One connection; requests and answers in order."""
 
-    def __init__(self, bootstrap: str, *, patience_s: float = 0.0) -> None:
+    def __init__(self, bootstrap: str, *, while_refused: Callable[[], None] | None = None) -> None:
+        """Tries again while refused if there is somebody who says when that is of no use."""
         host, port = bootstrap.split(":")
-        self.sock = _connect(host, int(port), time.monotonic() + patience_s)
+        self.sock = _connect(host, int(port), while_refused)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(1 << 20)
         self._correlation = 0
@@ -76,7 +77,7 @@ class RawClient:
             lambda: self.ask(k19_create_topics.API, _CREATE_VERSION, request).topics[0].error_code
         )
 
-    def until_done(self, attempt: Any) -> None:  # noqa: ANN401 -- any function to an error code
+    def until_done(self, attempt: Callable[[], int]) -> None:
         """Again while the broker says that it is only a matter of time."""
         while True:
             code = attempt()
@@ -113,13 +114,14 @@ class RawClient:
         return found[-1]
 
 
-def _connect(host: str, port: int, deadline: float) -> socket.socket:
+def _connect(host: str, port: int, while_refused: Callable[[], None] | None) -> socket.socket:
     while True:
         try:
             return socket.create_connection((host, port), 30)
         except ConnectionRefusedError:
-            if time.monotonic() > deadline:
+            if while_refused is None:
                 raise
+            while_refused()
             time.sleep(_POLL_S)
 
 

@@ -30,7 +30,7 @@ def parser() -> Arguments:
 
 
 def by_raw_client(cluster: Any) -> None:  # noqa: ANN401 -- a Cluster
-    client = RawClient(cluster.bootstrap, patience_s=_PATIENCE_S)
+    client = RawClient(cluster.bootstrap, while_refused=cluster.check_alive)
     client.create_topic("first", 1)
     client.produce_once("first", b"hello")
     client.close()
