@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -158,6 +159,20 @@ def moment(timestamp_ms: int) -> str:
     except (OverflowError, ValueError, OSError):
         return str(timestamp_ms)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1_000:03}Z"
+
+
+@contextmanager
+def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None] | None]:
+    """Gives what to call with each step of long work; None where no person looks on."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415 -- only a person at a terminal pays
+    from rich.progress import Progress  # noqa: PLC0415 -- as above
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield functools.partial(progress.advance, task)
 
 
 def size(byte_count: int) -> str:

@@ -73,9 +73,9 @@ def json_lines() -> Formatter:
             "partition": partition[1],
             "offset": record.offset,
             "timestamp": record.timestamp,
-            "key": _text(record.key),
-            "value": _text(record.value),
-            "headers": [{"key": name, "value": _text(value)} for name, value in record.headers],
+            "key": json_text(record.key),
+            "value": json_text(record.value),
+            "headers": [{"key": name, "value": json_text(value)} for name, value in record.headers],
         }
         return encode(document) + b"\n"
 
@@ -103,7 +103,7 @@ def _length(content: bytes | None) -> int:
     return -1 if content is None else len(content)
 
 
-def _text(content: bytes | None) -> object:
+def json_text(content: bytes | None) -> object:
     if content is None:
         return None
     try:

@@ -84,7 +84,7 @@ class DataFolder:
             raise CannotStartError(_already_running(name, holder))
         with sentences(path):
             folder._wait_for_old_children()
-            folder.cluster = _read_cluster(path)
+            folder.cluster = read_cluster(path)
             (path / "logs").mkdir(exist_ok=True)
         return folder
 
@@ -192,7 +192,7 @@ def _is_strange(path: Path) -> str | None:
     )
 
 
-def _read_cluster(path: Path) -> Cluster:
+def read_cluster(path: Path) -> Cluster:
     file = path / "cluster.json"
     if not file.exists():
         return Cluster(cluster_id=new_cluster_id())

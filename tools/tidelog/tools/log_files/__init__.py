@@ -1,0 +1,1 @@
+"""The files of brokers and coordinators, read by somebody who owns none of them."""

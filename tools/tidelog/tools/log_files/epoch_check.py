@@ -1,0 +1,68 @@
+"""Holds a log's leader-epoch-checkpoint against the epochs of its batches."""
+
+from typing import NamedTuple
+
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.files import Directory
+from tidelog.node.log.epochs import FILE_NAME, EpochCache, decode_epochs
+from tidelog.tools.log_files.findings import Report
+
+
+class Span(NamedTuple):
+    """The log's offsets: from `start` to below `end`."""
+
+    start: int
+    end: int
+    start_is_exact: bool
+    """Unless so, the log may begin later than is known."""
+    compacted: bool
+
+
+def check_epochs(
+    directory: Directory, report: Report, from_batches: EpochCache, span: Span
+) -> None:
+    """`from_batches` is what the batches say."""
+    place = f"{directory.path}/{FILE_NAME}"
+    content = directory.read_all(FILE_NAME)
+    if content is None:
+        if len(from_batches):
+            report.violation(place, "is missing")
+        return
+    try:
+        said = decode_epochs(content, place=place)
+    except CorruptError as error:
+        report.violation(place, error.reason, error.position)
+        return
+    report.read(len(content))
+    if said.encode() != content:
+        report.violation(place, "is not written as it always is")
+    entries = said.entries()
+    if entries and entries[0][1] < span.start:
+        report.remark(place, f"begins at offset {entries[0][1]}, the log at {span.start}")
+    compare = _compare_compacted if span.compacted else _compare
+    reason = compare(said, from_batches, span)
+    if reason is not None:
+        report.violation(place, reason)
+
+
+def _compare(said: EpochCache, from_batches: EpochCache, span: Span) -> str | None:
+    start = span.start
+    if len(said) and not span.start_is_exact:
+        start = max(start, said.entries()[0][1])
+    for cache in (said, from_batches):
+        cache.cut_below(start)
+    found, written = said.entries(), from_batches.entries()
+    # Who became leader and wrote nothing yet stands at the end, in this file only.
+    if found and found[-1][1] == span.end and found[:-1] == written:
+        return None
+    if found != written:
+        return f"says (epoch, from) {found}, the batches {written}"
+    return None
+
+
+def _compare_compacted(said: EpochCache, from_batches: EpochCache, span: Span) -> str | None:
+    """The first batches of an epoch may be gone: only those that are left can be asked."""
+    for epoch, first in from_batches.entries():
+        if first >= span.start and said.epoch_at(first) != epoch:
+            return f"says epoch {said.epoch_at(first)} at offset {first}, the batch {epoch}"
+    return None

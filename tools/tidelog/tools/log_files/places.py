@@ -1,0 +1,124 @@
+"""From what a user typed, a path or TOPIC:PARTITION, to a file or a directory."""
+
+from enum import Enum
+from pathlib import Path
+
+import click
+from msgspec import Struct
+
+from tidelog.kernel.ids import NO_LEADER
+from tidelog.node.log.checkpoints import META_PROPERTIES
+from tidelog.node.log.directory import key_of
+from tidelog.node.log.marks import MARK_NAME
+from tidelog.node.log.segment import LOG_SUFFIX
+from tidelog.tools.log_files.cluster_folder import CLUSTER_FILE, Folder, open_folder
+from tidelog.tools.log_files.kinds import METADATA_TOPIC
+from tidelog.tools.log_files.metadata_log import NAME as METADATA_NAME
+from tidelog.tools.output import NOT_FOUND, Target, fail, nearest, not_found, note
+from tidelog.tools.supervisor.folder import find
+
+
+class PlaceKind(Enum):
+    """What a path is."""
+
+    FILE = "file"
+    PARTITION = "partition"
+    LOG_DIRECTORY = "log directory"
+    COORDINATOR = "coordinator"
+    CLUSTER = "cluster"
+
+
+class Place(Struct, frozen=True):
+    """Something that can be read."""
+
+    kind: PlaceKind
+    path: Path
+
+
+def resolve(text: str | None, target: Target, broker: int | None = None) -> Place:
+    """The command ends where there is no such thing. Without a text: the whole cluster."""
+    if text is None:
+        return Place(PlaceKind.CLUSTER, _data_folder(target))
+    path = Path(text)
+    if "/" in text or path.exists():
+        return place_of(path)
+    topic, colon, number = text.rpartition(":")
+    if not colon or not topic or not (number.isascii() and number.isdecimal()):
+        raise click.UsageError(f"{text!r}: must be an existing path, or TOPIC:PARTITION")
+    return _replica(topic, int(number), open_folder(_data_folder(target)), broker)
+
+
+def place_of(path: Path) -> Place:
+    """What a path is, by what is in it."""
+    if path.is_file():
+        return Place(PlaceKind.FILE, path)
+    if not path.is_dir():
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        fail(f"there is nothing at {str(path)!r}{nearest(path.name, siblings)}", NOT_FOUND)
+    names = {entry.name for entry in path.iterdir()}
+    if "log0" in names:
+        return place_of(path / "log0")
+    kind = _kind_of_directory(path, names)
+    if kind is None:
+        fail(
+            f"{str(path)!r} holds no log: name a cluster's, a broker's or a partition's directory",
+            NOT_FOUND,
+        )
+    return Place(kind, path)
+
+
+def _kind_of_directory(path: Path, names: set[str]) -> PlaceKind | None:
+    if CLUSTER_FILE in names:
+        return PlaceKind.CLUSTER
+    if METADATA_NAME in names and META_PROPERTIES not in names:
+        return PlaceKind.COORDINATOR
+    if any(name.endswith(LOG_SUFFIX) for name in names) or key_of(path.resolve().name):
+        return PlaceKind.PARTITION
+    return PlaceKind.LOG_DIRECTORY if {META_PROPERTIES, MARK_NAME} & names else None
+
+
+def _data_folder(target: Target) -> Path:
+    folder = find(target.folder)
+    if not (folder / CLUSTER_FILE).exists():
+        fail(f"there is no {target.label}: name it with --cluster or --data", NOT_FOUND)
+    return folder
+
+
+def _replica(topic: str, number: int, folder: Folder, broker: int | None) -> Place:
+    name = f"{topic}-{number}"
+    if topic == METADATA_TOPIC:
+        return Place(PlaceKind.PARTITION, folder.coordinator / name)
+    having = {
+        broker_id: directory / name
+        for broker_id, directory in folder.brokers.items()
+        if (directory / name).is_dir()
+    }
+    if broker is not None and broker not in having:
+        others = ", ".join(map(str, having)) or "none"
+        fail(
+            f"broker {broker} has no files of {topic}:{number}; of the brokers {others}", NOT_FOUND
+        )
+    if not having:
+        _refuse_missing(topic, number, folder)
+    chosen = broker if broker is not None else _leader(topic, number, folder, having)
+    if broker is None and len(having) > 1:
+        note(f"{name} as broker {chosen} has it; --broker chooses of {', '.join(map(str, having))}")
+    return Place(PlaceKind.PARTITION, having[chosen])
+
+
+def _refuse_missing(topic: str, number: int, folder: Folder) -> None:
+    view = folder.image.names.get(topic)
+    if view is None:
+        raise not_found("topic", topic, folder.image.names)
+    if number >= len(view.partitions):
+        last = len(view.partitions) - 1
+        fail(f"topic {topic!r} has no partition {number}: its last is {last}", NOT_FOUND)
+    fail(f"nothing was written to {topic}:{number} yet", NOT_FOUND)
+
+
+def _leader(topic: str, number: int, folder: Folder, having: dict[int, Path]) -> int:
+    view = folder.image.names.get(topic)
+    leader = NO_LEADER
+    if view is not None and number < len(view.partitions):
+        leader = view.partitions[number].leader
+    return int(leader) if leader in having else min(having)

@@ -1,0 +1,248 @@
+"""Checks one partition's directory: every batch, and every file that is made from the batches."""
+
+from enum import Enum
+
+from msgspec import Struct
+
+from tidelog.kernel.files import Directory, File
+from tidelog.node.log.checkpoints import (
+    PARTITION_METADATA,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from tidelog.node.log.epochs import EpochCache
+from tidelog.node.log.marks import ClosedLog
+from tidelog.node.log.scan import valid_batch_follows
+from tidelog.node.log.segment import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    file_name,
+)
+from tidelog.node.log.snapshots import offsets_with_suffix
+from tidelog.tools.log_files.epoch_check import Span, check_epochs
+from tidelog.tools.log_files.findings import Report
+from tidelog.tools.log_files.index_watch import INTERVAL_USUAL, IndexWatch
+from tidelog.tools.log_files.kinds import FileKind, base_of, belongs_in_partition, kind_of
+from tidelog.tools.log_files.snapshot_check import SnapshotCheck
+from tidelog.tools.log_files.txn_index import check_txn_index
+from tidelog.tools.log_files.walk import Seen, Walk
+from tidelog.wire.records import BatchHeader
+
+
+class Life(Enum):
+    """How a log directory was left: it says which files must be as they should."""
+
+    CLOSED = "closed"
+    """By a clean stop: every file is up to date."""
+    OPEN = "open"
+    """A process has it: what is written at rolls and at a stop lags behind."""
+    KILLED = "killed"
+    """As open; and the next start cuts a torn batch at the end."""
+    POWER_LOST = "power lost"
+    """Above the recovery point anything may be wrong."""
+    ALONE = "alone"
+    """A copy, or a directory of which nothing else is known."""
+
+
+class Known(Struct, frozen=True):
+    """What is known of a log besides its own files."""
+
+    life: Life = Life.ALONE
+    start: int = 0
+    recovery_point: int = 0
+    closed: ClosedLog | None = None
+    """As the clean stop noted it."""
+    compacted: bool = False
+    topic_id: bytes | None = None
+    index_interval: int = INTERVAL_USUAL
+    metadata: bool = False
+    """It is the metadata log, which has snapshots of its own."""
+
+
+class Ended(Struct, frozen=True):
+    """Where the log ends, as its batches say."""
+
+    first: int
+    end: int
+    size_bytes: int
+    active_base: int
+    active_bytes: int
+    whole: bool
+    """Unless batches could not be read."""
+
+
+def verify_log(directory: Directory, known: Known, report: Report) -> Ended | None:
+    """None where there is no segment."""
+    names = directory.names()
+    bases = sorted(offsets_with_suffix(names, LOG_SUFFIX))
+    _check_names(directory, names, bases, known, report)
+    _check_topic_id(directory, known, report)
+    report.looked.partitions += 1
+    if not bases:
+        return None
+    return _LogCheck(directory, known, report, bases).run()
+
+
+def _check_names(
+    directory: Directory, names: list[str], bases: list[int], known: Known, report: Report
+) -> None:
+    present = set(bases)
+    for name in names:
+        place = f"{directory.path}/{name}"
+        if not belongs_in_partition(name, metadata=known.metadata):
+            report.violation(place, "is not a file of a log")
+        elif name.endswith(SEGMENT_SUFFIXES) and kind_of(name) is not FileKind.LEFT_BEHIND:
+            if base_of(name) in present:
+                continue
+            told = report.violation if known.life is not Life.POWER_LOST else report.remark
+            told(place, "belongs to a segment that is not there")
+
+
+def _check_topic_id(directory: Directory, known: Known, report: Report) -> None:
+    place = f"{directory.path}/{PARTITION_METADATA}"
+    content = directory.read_all(PARTITION_METADATA)
+    if content is None:
+        if known.topic_id is not None and known.life is Life.CLOSED:
+            report.violation(place, "is missing")
+        return
+    topic_id = decode_partition_metadata(content)
+    if encode_partition_metadata(topic_id) != content:
+        report.violation(place, "does not name a topic id")
+    elif known.topic_id is not None and topic_id != known.topic_id:
+        # The topic was deleted, and made again, while its broker was down.
+        report.remark(place, "names another topic id than the cluster's metadata")
+
+
+class _LogCheck:
+    """One log's check; used once."""
+
+    def __init__(
+        self, directory: Directory, known: Known, report: Report, bases: list[int]
+    ) -> None:
+        self._directory = directory
+        self._known = known
+        self._report = report
+        self._bases = bases
+        self._end = bases[0]
+        self._epoch = -1
+        self._epochs = EpochCache()
+        self._snapshots = SnapshotCheck(directory, report, compacted=known.compacted)
+        self._whole = True
+        self._size_bytes = 0
+        self._active_bytes = 0
+
+    def run(self) -> Ended:
+        for base in self._bases:
+            self._check_start(base)
+            self._check_segment(base)
+        self._check_small_files()
+        return Ended(
+            first=self._bases[0],
+            end=self._end,
+            size_bytes=self._size_bytes,
+            active_base=self._bases[-1],
+            active_bytes=self._active_bytes,
+            whole=self._whole,
+        )
+
+    def _check_small_files(self) -> None:
+        known, closed = self._known, self._known.closed
+        self._snapshots.finish(self._end, whole=self._whole)
+        if self._whole:
+            start = max(closed.start if closed else known.start, self._bases[0])
+            span = Span(start, self._end, closed is not None, known.compacted)
+            check_epochs(self._directory, self._report, self._epochs, span)
+
+    def _place(self, base: int, suffix: str = LOG_SUFFIX) -> str:
+        return f"{self._directory.path}/{file_name(base, suffix)}"
+
+    def _check_start(self, base: int) -> None:
+        """A segment begins where the one before it ends; compaction may leave a gap."""
+        fits = base == self._end or (self._known.compacted and base > self._end)
+        if self._whole and not fits:
+            reason = f"begins at offset {base}, the segment before it ends at {self._end}"
+            self._tell(base, reason, 0, may_be_lost=self._may_be_lost(self._end))
+            self._whole = False
+        self._end = base
+
+    def _check_segment(self, base: int) -> None:
+        file = self._directory.open(file_name(base, LOG_SUFFIX))
+        self._report.looked.segments += 1
+        watch = self._watch(base, file.size)
+        walk = Walk(file, next_offset=base, epoch=self._epoch)
+        walk.gaps_allowed = self._known.compacted
+        for seen in walk:
+            self._report.read(seen.size)
+            if seen.wrong is not None or seen.header is None:
+                self._judge(base, file, walk, seen)
+                watch = None
+                continue
+            self._note(seen.header)
+            if watch is not None:
+                watch.note(seen.position, seen.size, seen.header)
+        if watch is not None:
+            watch.finish()
+        self._epoch, self._end = walk.epoch, walk.next_offset
+        self._size_bytes += file.size
+        self._active_bytes = file.size
+        file.close()
+        check_txn_index(self._directory, base, walk.next_offset, self._report)
+
+    def _note(self, header: BatchHeader) -> None:
+        self._report.looked.batches += 1
+        self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        self._snapshots.note(header)
+
+    def _judge(self, base: int, file: File, walk: Walk, seen: Seen) -> None:
+        """A spot that is no good batch: damage, or what the next start is going to cut."""
+        offset, reason = walk.next_offset, seen.wrong or "no batch"
+        at_the_end = base == self._bases[-1] and seen.position + seen.size == walk.end
+        if (
+            self._known.life is Life.KILLED
+            and at_the_end
+            and offset >= self._known.recovery_point
+            and not valid_batch_follows(file, position=seen.position, end=walk.end, offset=offset)
+        ):
+            reason = f"{reason}: the next start cuts {seen.size} bytes"
+            self._report.remark(self._place(base), reason, seen.position)
+            return
+        self._whole = False
+        self._tell(
+            base,
+            f"{reason}, where offset {offset} should be",
+            seen.position,
+            may_be_lost=self._may_be_lost(offset),
+        )
+
+    def _may_be_lost(self, offset: int) -> bool:
+        known = self._known
+        return known.life is Life.POWER_LOST and offset >= known.recovery_point
+
+    def _tell(self, base: int, reason: str, position: int, *, may_be_lost: bool) -> None:
+        if may_be_lost:
+            reason = f"{reason}: the next start cuts the log there"
+            self._report.remark(self._place(base), reason, position)
+        else:
+            self._report.violation(self._place(base), reason, position)
+
+    def _watch(self, base: int, size: int) -> IndexWatch | None:
+        """Where the index files must be right: not of a segment that is, or was, being written."""
+        life, is_last = self._known.life, base == self._bases[-1]
+        if life is not Life.CLOSED and is_last:
+            return None
+        if life is Life.POWER_LOST and self._next_base(base) > self._known.recovery_point:
+            return None
+        if not size:
+            self._check_empty(base)
+            return None
+        return IndexWatch(self._directory, base, size, self._known.index_interval, self._report)
+
+    def _next_base(self, base: int) -> int:
+        return self._bases[self._bases.index(base) + 1] if base != self._bases[-1] else base
+
+    def _check_empty(self, base: int) -> None:
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if self._directory.size(file_name(base, suffix)):
+                self._report.violation(self._place(base, suffix), "has entries of an empty segment")
