@@ -33,6 +33,14 @@ class Setting:
             raise SettingError(f"{self.name}={text!r}: {self.rule}") from error
 
 
+def canonical(row: Setting, given: str) -> str:
+    """The text of a checked value as it is kept and told: no blanks, words in one case."""
+    if row.kind == "list":
+        return ",".join(part.strip() for part in given.split(","))
+    stripped = given.strip()
+    return stripped.lower() if row.kind == "boolean" else stripped
+
+
 class Table:
     """A set of rows, by name, in order.
 

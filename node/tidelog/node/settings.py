@@ -44,16 +44,40 @@ def _choice(name: str, default: str, words: tuple[str, ...], doc: str) -> Settin
 
 def _ratio(name: str, default: str, doc: str) -> Setting:
     rule = "must be a number from 0 to 1"
-    return Setting(name, number(0, 1), default, rule, doc, "double", effect=False)
+    return Setting(name, number(0, 1), default, rule, doc, "double")
 
 
 def _words(name: str, default: str, words: tuple[str, ...], doc: str) -> Setting:
     rule = f"must be a list of {', '.join(words)}"
-    return Setting(name, words_of(*words), default, rule, doc, "list", effect=False)
+    return Setting(name, words_of(*words), default, rule, doc, "list")
 
 
 def _replicas(name: str) -> Setting:
-    return Setting(name, text, "", "may be any text", NOT_YET, "list", effect=False)
+    rule = "must be * or a list of PARTITION:BROKER"
+    return Setting(name, _throttled, "", rule, NOT_YET, "list", effect=False)
+
+
+def _throttled(given: str) -> str:
+    pairs = [part.strip().split(":") for part in given.split(",")]
+    if given.strip() in {"", "*"} or all(
+        len(pair) == 2 and all(number.isdecimal() for number in pair) for pair in pairs
+    ):
+        return given
+    raise ValueError(given)
+
+
+def _gzip_level(given: str) -> int:
+    level = integer(-1, 9)(given)
+    if level == 0:
+        raise ValueError(given)
+    return level
+
+
+def _never_or_later(given: str) -> int:
+    span = integer(-1, LONG_MAX)(given)
+    if span == 0:
+        raise ValueError(given)
+    return span
 
 
 def _segment_bytes(name: str, doc: str) -> Setting:
@@ -73,25 +97,63 @@ TOPIC: Final = Table(
             "cleanup.policy",
             "delete",
             ("delete", "compact"),
-            "What happens to old records. On a compacted topic every record needs a key; "
-            "removal itself is not done yet.",
+            "What happens to old records: segments go by age and size, or the last record of "
+            "each key stays, or both; empty: nothing goes. Compacted topics take no record without key.",
         ),
-        _whole("compression.gzip.level", -1, -1, 9, NO_EFFECT, effect=False),
+        Setting(
+            "compression.gzip.level",
+            _gzip_level,
+            "-1",
+            "must be -1 or a whole number from 1 to 9",
+            NO_EFFECT,
+            "int",
+            effect=False,
+        ),
         _whole("compression.lz4.level", 9, 1, 17, NO_EFFECT, effect=False),
         _choice(
             "compression.type", "producer", CODECS, "Only `producer` acts: batches stay as sent."
         ),
         _whole("compression.zstd.level", 3, -131072, 22, NO_EFFECT, effect=False),
-        _whole("delete.retention.ms", 86_400_000, 0, LONG_MAX, NOT_YET, effect=False),
-        _whole("file.delete.delay.ms", 60_000, 0, LONG_MAX, NOT_YET, effect=False),
-        _whole("flush.messages", LONG_MAX, 1, LONG_MAX, NOT_YET, effect=False),
-        _whole("flush.ms", LONG_MAX, 0, LONG_MAX, NOT_YET, effect=False),
+        _whole(
+            "delete.retention.ms",
+            86_400_000,
+            0,
+            LONG_MAX,
+            "How long a tombstone or a transaction's marker is kept once compaction has passed it.",
+        ),
+        _whole(
+            "file.delete.delay.ms",
+            60_000,
+            0,
+            LONG_MAX,
+            "How long the files of a removed segment stay, for readers that are at them.",
+        ),
+        _whole(
+            "flush.messages",
+            LONG_MAX,
+            1,
+            LONG_MAX,
+            "So many records unsynced make a log be forced to disk.",
+        ),
+        _whole(
+            "flush.ms",
+            LONG_MAX,
+            0,
+            LONG_MAX,
+            "A record unsynced for so long makes its log be forced to disk.",
+        ),
         _replicas("follower.replication.throttled.replicas"),
         _whole("index.interval.bytes", 4096, 0, INT_MAX, "Bytes of log between two index entries."),
         _replicas("leader.replication.throttled.replicas"),
         _whole("local.retention.bytes", -2, -2, LONG_MAX, NO_EFFECT, effect=False),
         _whole("local.retention.ms", -2, -2, LONG_MAX, NO_EFFECT, effect=False),
-        _whole("max.compaction.lag.ms", LONG_MAX, 1, LONG_MAX, NOT_YET, effect=False),
+        _whole(
+            "max.compaction.lag.ms",
+            LONG_MAX,
+            1,
+            LONG_MAX,
+            "A record is taken into compaction at this age at the latest.",
+        ),
         _whole(
             "max.message.bytes",
             limits.BATCH_BYTES_MAX_DEFAULT,
@@ -119,8 +181,18 @@ TOPIC: Final = Table(
             ("CreateTime", "LogAppendTime"),
             "Whose clock stamps a record: the producer's or the broker's.",
         ),
-        _ratio("min.cleanable.dirty.ratio", "0.5", NOT_YET),
-        _whole("min.compaction.lag.ms", 0, 0, LONG_MAX, NOT_YET, effect=False),
+        _ratio(
+            "min.cleanable.dirty.ratio",
+            "0.5",
+            "The share of a log that compaction has not passed yet, from which on it is worth one.",
+        ),
+        _whole(
+            "min.compaction.lag.ms",
+            0,
+            0,
+            LONG_MAX,
+            "A record younger than this is not taken into compaction.",
+        ),
         _whole(
             "min.insync.replicas",
             1,
@@ -133,8 +205,20 @@ TOPIC: Final = Table(
         _flag("remote.log.copy.disable", "false", NO_EFFECT, effect=False),
         _flag("remote.log.delete.on.disable", "false", NO_EFFECT, effect=False),
         _flag("remote.storage.enable", "false", NO_EFFECT, effect=False),
-        _whole("retention.bytes", -1, -1, LONG_MAX, NOT_YET, effect=False),
-        _whole("retention.ms", 604_800_000, -1, LONG_MAX, NOT_YET, effect=False),
+        _whole(
+            "retention.bytes",
+            -1,
+            -1,
+            LONG_MAX,
+            "Of a partition's closed segments the oldest go while this much is left; -1: never.",
+        ),
+        _whole(
+            "retention.ms",
+            604_800_000,
+            -1,
+            LONG_MAX,
+            "A closed segment goes when its newest record is as old as this; -1: never.",
+        ),
         _segment_bytes("segment.bytes", "A segment file is closed when it would pass this size."),
         _whole("segment.index.bytes", 10 * limits.MIB, 4, INT_MAX, "The largest index file."),
         _whole("segment.jitter.ms", 0, 0, LONG_MAX, "Spreads rolls by time over this span."),
@@ -224,6 +308,8 @@ def _after(stronger: list[Synonym]) -> str:
 def _stand_in(row: Setting, synonym: Synonym, doc: str, *, unset: bool) -> Setting:
     factor = synonym.factor
     parse, rule, kind, default = row.parse, row.rule, row.kind, row.default
+    if synonym.name == "log.retention.ms":
+        parse, rule = _never_or_later, f"must be -1 or a whole number from 1 to {LONG_MAX}"
     if factor > 1:
         parse, kind = integer(synonym.low, INT_MAX), "int"
         rule = f"must be a whole number from {synonym.low} to {INT_MAX}"

@@ -16,7 +16,7 @@ from tidelog.coordinator.controller.topic_configs import (
     check_together,
 )
 from tidelog.coordinator.settings import ControllerSettings
-from tidelog.kernel.config import SettingError, Table
+from tidelog.kernel.config import SettingError, Table, canonical
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.limits import CONFIG_CHANGES_PER_DECISION_MAX
 from tidelog.kernel.topic_names import fault_of_name
@@ -125,10 +125,7 @@ class _Changes:
             elif resource.resource_type == ResourceKind.BROKER:
                 records = self._broker(resource, wanted)
             else:
-                raise _bad(
-                    f"Resources of type {resource.resource_type} have no settings to be changed "
-                    "here, only topics and brokers."
-                )
+                raise _bad(f"Unknown resource type {resource.resource_type}")
         except Rejected as refused:
             return _Outcome(resource, refused)
         return _Outcome(resource, records=records)
@@ -145,7 +142,7 @@ class _Changes:
         changed = wanted(resource, TOPIC, now)
         for key, value in changed.items():
             if value is not None:
-                check_one(key, value, hinting=self._hinting)
+                changed[key] = check_one(key, value, hinting=self._hinting)
         check_together(_after(now, changed), self._given)
         if topic is None:
             raise Rejected(
@@ -162,7 +159,7 @@ class _Changes:
         _check_dynamic(changed, hinting=self._hinting, one_broker=bool(name))
         for key, value in changed.items():
             if value is not None:
-                _check_broker_value(key, value)
+                changed[key] = _check_broker_value(key, value)
         return _differences(ResourceKind.BROKER, name, now, changed)
 
     def _check_broker(self, name: str) -> None:
@@ -212,12 +209,13 @@ def _unknown(name: str, *, hinting: bool) -> str:
     return f"Unknown broker config name: {name}"
 
 
-def _check_broker_value(name: str, value: str) -> None:
+def _check_broker_value(name: str, value: str) -> str:
     try:
         BROKER.check(name, value)
     except SettingError as error:
         # Kafka refuses an unfit value of a broker as a bad request, not as a bad configuration.
         raise _bad(str(error)) from error
+    return canonical(BROKER.row(name), value)
 
 
 def _replaced(

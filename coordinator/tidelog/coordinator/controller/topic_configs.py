@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tidelog.kernel.config import SettingError
+from tidelog.kernel.config import SettingError, canonical
 from tidelog.node.changing import topic_conflict
 from tidelog.node.origins import TopicSettings
 from tidelog.node.settings import TOPIC, topic_reader
@@ -27,14 +27,14 @@ def checked_configs(
                 ErrorCode.INVALID_CONFIG,
                 f"Null value not supported for topic configs: {config.name}",
             )
-        check_one(config.name, config.value, hinting=hinting)
-        checked[config.name] = config.value
+        checked[config.name] = check_one(config.name, config.value, hinting=hinting)
     check_together(checked, broker)
     return checked
 
 
-def check_one(name: str, value: str, *, hinting: bool = True) -> None:
-    """INVALID_CONFIG where no topic has such a setting, or it may not have this value."""
+def check_one(name: str, value: str, *, hinting: bool = True) -> str:
+    """The text that is kept; INVALID_CONFIG where no topic has such a setting, or it may not have
+    this value."""
     near = hinting and len(name) <= HINT_NAME_CHARS_MAX
     if name not in TOPIC and not near:
         raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
@@ -42,6 +42,7 @@ def check_one(name: str, value: str, *, hinting: bool = True) -> None:
         TOPIC.check(name, value)
     except SettingError as error:
         raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return canonical(TOPIC.row(name), value)
 
 
 def check_together(own: Mapping[str, str], broker: Mapping[str, str]) -> None:

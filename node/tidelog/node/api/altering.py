@@ -81,19 +81,22 @@ class Altering:
         kind, name = resource.resource_type, resource.resource_name
         me = self._call.broker.me
         if kind == Resource.BROKER_LOGGER and self._loggers:
-            check_own_broker(me, name, or_empty=False)
+            check_own_broker(me, name)
             for config in resource.configs:
                 raise Rejected(
                     ErrorCode.INVALID_CONFIG, f"Logger {config.name[:100]} does not exist!"
                 )
             return False
         if kind not in _FORWARDED:
+            known = kind in {Resource.CLIENT_METRICS, Resource.GROUP}
             raise Rejected(
                 ErrorCode.INVALID_REQUEST,
-                f"Settings of resources of type {kind} cannot be changed here",
+                f"There is nothing to set of {Resource(kind).name.lower()} resources here"
+                if known
+                else f"Unknown resource type {kind}",
             )
         if kind == Resource.BROKER and name != EVERY_BROKER:
-            check_own_broker(me, name, or_empty=True)
+            check_own_broker(me, name)
         return True
 
     def _frame(self, resources: list[AnyResource]) -> bytes:

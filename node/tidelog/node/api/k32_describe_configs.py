@@ -37,6 +37,10 @@ _KINDS: Final[Mapping[str, int]] = {
     "class": 8,
     "password": 9,
 }
+_NAMES: Final[Mapping[int, str]] = {
+    Resource.CLIENT_METRICS: "Client metrics subscription",
+    Resource.GROUP: "Group",
+}
 
 _Rows = list[DescribeConfigsResourceResult]
 
@@ -72,7 +76,7 @@ class _Description:
             code, reason = refused.code, refused.detail
         return DescribeConfigsResult(
             error_code=code,
-            error_message=reason or None,
+            error_message=reason,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             configs=rows,
@@ -103,7 +107,7 @@ class _Description:
         rows = BROKER.all_rows()
         if resource.resource_name == EVERY_BROKER:
             return self._all_brokers(rows, resource)
-        check_own_broker(self._broker.me, resource.resource_name, or_empty=True)
+        check_own_broker(self._broker.me, resource.resource_name, choice=" or empty string")
         return [
             self._row(rows[name], self._layers.explain(name), read_only=name not in DYNAMIC)
             for name in _asked(rows, resource)
@@ -123,12 +127,13 @@ class _Description:
         """What is logged cannot be chosen logger by logger."""
         if not resource.resource_name:
             raise Rejected(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-        check_own_broker(self._broker.me, resource.resource_name, or_empty=False)
+        check_own_broker(self._broker.me, resource.resource_name)
         return []
 
     def _nothing(self, resource: DescribeConfigsResource) -> _Rows:
         if not resource.resource_name:
-            raise Rejected(ErrorCode.INVALID_REQUEST, "The resource's name must not be empty")
+            what = _NAMES[resource.resource_type]
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"{what} name must not be empty")
         return []
 
     def _row(

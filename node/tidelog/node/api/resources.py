@@ -16,15 +16,15 @@ class Resource(IntEnum):
     GROUP = 32
 
 
-def check_own_broker(me: BrokerId, name: str, *, or_empty: bool) -> None:
-    """INVALID_REQUEST where a broker is asked for another one's settings."""
+def check_own_broker(me: BrokerId, name: str, *, choice: str = "") -> None:
+    """INVALID_REQUEST where a broker is asked for another one's settings; `choice` is what else it
+    may be asked for."""
     if not name.removeprefix("-").isdecimal() or not name.isascii():
         raise Rejected(
-            ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name[:100]}"
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name[:100]}"
         )
     if name != str(me):
-        choice = f"{me} or empty string" if or_empty else f"{me}"
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {choice}, but received {name[:100]}",
+            f"Unexpected broker id, expected {me}{choice}, but received {name[:100]}",
         )

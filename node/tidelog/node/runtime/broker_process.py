@@ -89,7 +89,7 @@ class BrokerProcess:
         launch, loop = self._launch, self._loop
         loop.set_exception_handler(self._on_bug)
         on_stop_signal(loop, self._on_stop_asked)
-        self._settings = BrokerSettings(launch.broker_id, launch.settings)
+        self._settings = BrokerSettings(launch.broker_id, {**launch.settings, **_placed(launch)})
         settings = self._settings.values
         self._share = share_of_this_process(settings["max.connections"])
         self._alarm = Alarm(loop, self._on_alarm)
@@ -353,6 +353,19 @@ class BrokerProcess:
         self._link.close()
         self._alarm.cancel()
         self._loop.stop()
+
+
+def _placed(launch: BrokerLaunch) -> dict[str, str]:
+    """Settings that Kafka's operators write into a file, and that the supervisor decides here."""
+    address = f"PLAINTEXT://{launch.host}:{launch.port}"
+    return {
+        "advertised.listeners": address,
+        "broker.id": str(launch.broker_id),
+        "listeners": address,
+        "log.dirs": broker_directory(launch.data_dir, launch.broker_id),
+        "node.id": str(launch.broker_id),
+        "process.roles": "broker",
+    }
 
 
 def new_uuid() -> Uuid:
