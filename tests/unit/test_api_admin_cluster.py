@@ -152,6 +152,7 @@ def test_topics_come_sorted_and_once_and_missing_ones_say_why(bench: HandlerBenc
         ("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("no spaces", ErrorCode.INVALID_TOPIC_EXCEPTION),
     ]
+    assert {t.topic_authorized_operations for t in answer.topics} == {3576}, "as Kafka has it"
     assert page_of(described_topics(bench)) == ([("a", [0]), ("b", [0])], None)
 
 

@@ -136,10 +136,11 @@ def test_a_follower_knows_its_producers_too(bench: HandlerBench) -> None:
     assert [row.producer_id for row in producers(bench, "t").active_producers] == [5]
 
 
-def test_a_topic_asked_without_partitions_is_not_in_the_answer(bench: HandlerBench) -> None:
+def test_a_topic_asked_without_partitions_is_in_the_answer_without_any(bench: HandlerBench) -> None:
     asked = k61_describe_producers.TopicRequest(name="t", partition_indexes=[])
     request = k61_describe_producers.DescribeProducersRequest(topics=[asked])
-    assert bench.ask(k61_describe_producers.API, 0, request).topics == []
+    (topic,) = bench.ask(k61_describe_producers.API, 0, request).topics
+    assert (topic.name, topic.partitions) == ("t", [])
 
 
 # -- OffsetForLeaderEpoch

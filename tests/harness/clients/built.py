@@ -20,7 +20,9 @@ DEFAULT_CACHE = HERE.parents[2] / ".tools-cache"
 
 def franz() -> list[str]:
     """The command that runs the Go program; its modules come through the ordinary go command."""
-    folder = built("franz", ["go.mod", "go.sum", "main.go", "admin.go", "data.go"], _go_build)
+    folder = built(
+        "franz", ["go.mod", "go.sum", "main.go", "admin.go", "data.go", "describe.go"], _go_build
+    )
     return [str(folder / "franz")]
 
 

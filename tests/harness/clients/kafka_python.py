@@ -62,6 +62,27 @@ class KafkaPython:
             found = {row["name"]: row for row in admin.describe_topics()}
             return len(found[topic]["partitions"]) if topic in found else 0
 
+    def describe(self, topic: str, partition: int) -> dict[str, Any]:
+        """What its admin client learns of the cluster and of one partition."""
+        place = TopicPartition(topic, partition)
+        with self._admin() as admin, refusals():
+            (described,) = admin.describe_topics([topic])
+            (broker,) = admin.describe_log_dirs({topic: [partition]})
+            return {
+                "cluster": admin.describe_cluster()["cluster_id"],
+                "partitions": [row["partition_index"] for row in described["partitions"]],
+                "broker": broker["broker"],
+                "log_dirs": broker["log_dirs"],
+                "producers": admin.describe_producers([place]),
+                "reassignments": admin.list_partition_reassignments(),
+            }
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """The start of the partition then."""
+        place = TopicPartition(topic, partition)
+        with self._admin() as admin, refusals():
+            return int(admin.delete_records({place: before})[place]["low_watermark"])
+
     def produce(
         self,
         topic: str,

@@ -113,6 +113,16 @@ class Franz(Program):
         answer = self._call("read", topic=topic, partition=partition, start=start, count=count)
         return [_stored(row) for row in answer.get("records", [])]
 
+    def describe(self, topic: str, partition: int) -> dict[str, Any]:
+        """All that kadm learns of the cluster and of one partition."""
+        facts: dict[str, Any] = self._call("describe", topic=topic, partition=partition)["facts"]
+        return facts
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """The start of the partition then."""
+        answer = self._call("delete_records", topic=topic, partition=partition, start=before)
+        return int(answer["low"])
+
 
 class KafkaJs(Program):
     """Drives kafkajs as producer and admin: its consumer always joins a group."""

@@ -25,7 +25,6 @@ def describe_producers(call: Call, request: DescribeProducersRequest) -> Describ
                 partitions=[_partition(call, topic.name, n) for n in topic.partition_indexes],
             )
             for topic in request.topics
-            if topic.partition_indexes
         ]
     )
 
@@ -45,6 +44,9 @@ def _producers(call: Call, topic: str, index: int) -> list[ProducerState]:
     fault = fault_of_name(topic)
     if fault is not None:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if topic not in call.broker.image.names:
+        reason = "This server does not host this topic-partition."
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
     # A follower knows its producers too: only one that is not here at all is refused.
     replica = call.broker.replicas.get((topic, Partition(index)))
     if replica is None:

@@ -63,7 +63,9 @@ def _page(
             break
         view = image.names.get(name)
         if view is None:
-            answer.topics.append(_refusal(name, _fault(name)))
+            refusal = _refusal(name, _fault(name))
+            refusal.topic_authorized_operations = operations.ON_TOPIC
+            answer.topics.append(refusal)
             continue
         start = _start(request.cursor, name)
         row = _topic(view, start, left)

@@ -61,11 +61,14 @@ type Answer struct {
 	Low        int64      `json:"low"`
 	High       int64      `json:"high"`
 	Offset     *int64     `json:"offset"`
+	Facts      *Facts     `json:"facts,omitempty"`
 }
 
 var verbs = map[string]func(context.Context, Call, *bufio.Reader) (Answer, error){
 	"create_topic":    createTopic,
+	"delete_records":  deleteRecords,
 	"delete_topic":    deleteTopic,
+	"describe":        describe,
 	"partitions":      partitions,
 	"span":            span,
 	"offset_for_time": offsetForTime,
