@@ -37,10 +37,10 @@ _LZ4_BLOCK_BYTES = 64 * KIB
 _LZ4_STORED = 0x8000_0000
 
 
-def compress(codec: Codec, data: Bytes) -> bytes:
-    """The compressed form, as Java's clients write it."""
+def compress(codec: Codec, data: Bytes, *, level: int | None = None) -> bytes:
+    """The compressed form, as Java's clients write it. Of gzip and zstd the level counts."""
     assert codec is not Codec.NONE, "nothing to compress"
-    return _COMPRESS[codec](data)
+    return _COMPRESS[codec](data, level)
 
 
 def decompress(codec: Codec, data: Bytes, *, limit: int = DECOMPRESSED_BATCH_BYTES_MAX) -> bytes:
@@ -113,11 +113,11 @@ def _snappy_block(block: memoryview, limit: int) -> bytes:
         raise WireError(f"snappy: {failure}") from None
 
 
-def _gzip(data: Bytes) -> bytes:
-    return bytes(_cramjam().gzip.compress(data))
+def _gzip(data: Bytes, level: int | None) -> bytes:
+    return bytes(_cramjam().gzip.compress(data, level=level))
 
 
-def _snappy(data: Bytes) -> bytes:
+def _snappy(data: Bytes, _level: int | None) -> bytes:
     """A xerial stream: what Java's clients write, and read without first joining it."""
     compress_raw = _cramjam().snappy.compress_raw
     view = memoryview(data)
@@ -129,7 +129,7 @@ def _snappy(data: Bytes) -> bytes:
     return bytes(out)
 
 
-def _lz4(data: Bytes) -> bytes:
+def _lz4(data: Bytes, _level: int | None) -> bytes:
     """A frame made here: cramjam's own links its blocks, and Java refuses linked blocks."""
     compress_block = _cramjam().lz4.compress_block
     view = memoryview(data)
@@ -147,11 +147,11 @@ def _lz4(data: Bytes) -> bytes:
     return bytes(out)
 
 
-def _zstd(data: Bytes) -> bytes:
-    return bytes(_cramjam().zstd.compress(data))
+def _zstd(data: Bytes, level: int | None) -> bytes:
+    return bytes(_cramjam().zstd.compress(data, level=level))
 
 
-_COMPRESS: dict[Codec, Callable[[Bytes], bytes]] = {
+_COMPRESS: dict[Codec, Callable[[Bytes, int | None], bytes]] = {
     Codec.GZIP: _gzip,
     Codec.SNAPPY: _snappy,
     Codec.LZ4: _lz4,

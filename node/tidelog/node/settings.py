@@ -23,6 +23,7 @@ LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
 CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 NOT_YET: Final = "Known and checked; nothing acts on it yet."
+_LEVEL: Final = "How hard batches are compressed where compression.type={}."
 NO_EFFECT: Final = "Known and checked for Kafka's sake; it has no effect here."
 
 
@@ -98,22 +99,25 @@ TOPIC: Final = Table(
             "delete",
             ("delete", "compact"),
             "What happens to old records: segments go by age and size, or the last record of "
-            "each key stays, or both; empty: nothing goes. Compacted topics take no record without key.",
+            "each key stays, or both; empty: nothing goes. Compaction needs a key in every record.",
         ),
         Setting(
             "compression.gzip.level",
             _gzip_level,
             "-1",
             "must be -1 or a whole number from 1 to 9",
-            NO_EFFECT,
+            _LEVEL.format("gzip"),
             "int",
-            effect=False,
         ),
         _whole("compression.lz4.level", 9, 1, 17, NO_EFFECT, effect=False),
         _choice(
-            "compression.type", "producer", CODECS, "Only `producer` acts: batches stay as sent."
+            "compression.type",
+            "producer",
+            CODECS,
+            "What batches are kept in; what comes otherwise is compressed anew. "
+            "producer: they stay as they were sent.",
         ),
-        _whole("compression.zstd.level", 3, -131072, 22, NO_EFFECT, effect=False),
+        _whole("compression.zstd.level", 3, -131072, 22, _LEVEL.format("zstd")),
         _whole(
             "delete.retention.ms",
             86_400_000,

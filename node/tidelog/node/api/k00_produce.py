@@ -13,6 +13,7 @@ from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import NO_ANSWER, Route
+from tidelog.node.log.recompress import recompressed
 from tidelog.node.log.validation import validate_produced
 from tidelog.node.net.client import CloseConnectionError
 from tidelog.node.replica.replicas import Replica
@@ -91,6 +92,9 @@ def _take(call: Call, topic: str, data: PartitionProduceData, acks: int) -> _Pen
     header = validate_produced(records, replica.rules, call.now_ms)
     if header.codec_bits == _ZSTD and call.version < _ZSTD_VERSION:
         raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7")
+    codec = replica.rules.codec
+    if codec is not None and codec != header.codec_bits:
+        records, header = recompressed(records, header, replica.rules)
     try:
         appended = log.append_as_leader(call.now, call.now_ms, records, header, leader.epoch)
     except (OSError, CorruptError) as failure:

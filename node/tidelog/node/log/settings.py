@@ -5,6 +5,7 @@ from typing import Final
 from msgspec import Struct
 
 from tidelog.kernel.limits import BATCH_BYTES_MAX_DEFAULT, MIB
+from tidelog.wire.codecs import Codec
 
 LONG_MAX: Final = 2**63 - 1
 HOUR_MS: Final = 3_600_000
@@ -22,8 +23,17 @@ class LogSettings(Struct, frozen=True):
     log_append_time: bool = False  # message.timestamp.type=LogAppendTime
     timestamp_before_max_ms: int = LONG_MAX  # message.timestamp.before.max.ms
     timestamp_after_max_ms: int = HOUR_MS  # message.timestamp.after.max.ms
+    codec: Codec | None = None  # compression.type; None where it is producer
+    codec_level: int | None = None  # compression.gzip.level and its like; None is the default
     delete: bool = True  # cleanup.policy has delete
     compact: bool = False  # cleanup.policy has compact
+    retention_ms: int = -1  # retention.ms; the broker gives the default, 7 days
+    retention_bytes: int = -1  # retention.bytes
+    file_delete_delay_ms: int = 60_000  # file.delete.delay.ms
+    min_cleanable_dirty_ratio: float = 0.5  # min.cleanable.dirty.ratio
+    min_compaction_lag_ms: int = 0  # min.compaction.lag.ms
+    max_compaction_lag_ms: int = LONG_MAX  # max.compaction.lag.ms
+    delete_retention_ms: int = 24 * HOUR_MS  # delete.retention.ms
     flush_messages: int = LONG_MAX  # flush.messages
     flush_ms: int = LONG_MAX  # flush.ms
     producer_expiration_ms: int = 24 * HOUR_MS  # producer.id.expiration.ms, a broker's key

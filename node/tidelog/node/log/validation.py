@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from tidelog.node.log.settings import LogSettings
+from tidelog.wire.codecs import Codec
 from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, Rejected, WireError
 from tidelog.wire.records import (
@@ -35,6 +36,9 @@ class BatchRules(Struct, frozen=True):
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     keys_needed: bool
+    codec: Codec | None = None
+    """What batches are kept in; None: as they were sent."""
+    level: int | None = None
 
 
 def rules_of(settings: LogSettings) -> BatchRules:
@@ -45,6 +49,8 @@ def rules_of(settings: LogSettings) -> BatchRules:
         timestamp_before_max_ms=settings.timestamp_before_max_ms,
         timestamp_after_max_ms=settings.timestamp_after_max_ms,
         keys_needed=settings.compact,
+        codec=settings.codec,
+        level=settings.codec_level,
     )
 
 
@@ -60,7 +66,7 @@ def validate_produced(view: memoryview, rules: BatchRules, now_ms: int) -> Batch
     if header.magic != 2 or header.batch_length != size - 12:
         raise _misshapen(header, size)
     if size > rules.message_bytes_max or size > rules.segment_bytes:
-        raise _too_large(size, rules)
+        raise too_large(size, rules)
     if crc32c(view[21:]) != header.crc:
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, "wrong checksum")
     _check_fields(header)
@@ -106,7 +112,8 @@ def _misshapen(header: BatchHeader, size: int) -> Rejected:
     )
 
 
-def _too_large(size: int, rules: BatchRules) -> Rejected:
+def too_large(size: int, rules: BatchRules) -> Rejected:
+    """Why a batch of this size is not taken."""
     if size > rules.message_bytes_max:
         return Rejected(
             ErrorCode.MESSAGE_TOO_LARGE,

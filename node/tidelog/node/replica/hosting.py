@@ -1,6 +1,7 @@
 """Makes this broker's replicas what the cluster's metadata says. No I/O but through the log."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import ZERO_UUID, BrokerId, Epoch, Offset, Partition, TopicPartition
@@ -14,8 +15,20 @@ from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.settings import topic_reader
+from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import Rejected
 from tidelog.wire.metadata_records import PartitionView, ResourceKind
+
+_CODECS: Final[Mapping[str, Codec | None]] = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+_SETTINGS_READ_MAX: Final = 1_000
+_GZIP_DEFAULT: Final = -1
 
 
 class Hosting:
@@ -43,6 +56,8 @@ class Hosting:
         self._settings = broker_settings
         self._on_trouble = on_trouble
         """Told of a partition whose files cannot be used; the others go on."""
+        self._read: dict[tuple[tuple[str, str], ...], LogSettings] = {}
+        """By what a topic sets itself: reading takes longer than all else in opening a log."""
 
     def sweep(self, image: MetadataImage) -> None:
         """Once, with the first image: delete what was deleted while this broker was away."""
@@ -56,6 +71,8 @@ class Hosting:
 
     def follow(self, now: Instant, changes: Changes) -> None:
         """Take what changed."""
+        if any(kind is ResourceKind.BROKER for kind, _ in changes.configs):
+            self._read.clear()
         for topic in changes.deleted:
             for index in range(len(topic.partitions)):
                 self._drop(now, (topic.name, Partition(index)))
@@ -68,7 +85,7 @@ class Hosting:
             topic = image.names.get(name)
             if topic is None:
                 continue
-            settings = log_settings(topic.configs, self._settings)
+            settings = self._settings_of(topic)
             for index in range(len(topic.partitions)):
                 replica = self._replicas.get((name, Partition(index)))
                 if replica is not None:
@@ -95,8 +112,17 @@ class Hosting:
             self._waiting.disturbed(now, key)
             self._on_trouble(key, str(fault))
 
+    def _settings_of(self, topic: TopicView) -> LogSettings:
+        own = tuple(topic.configs.items())
+        found = self._read.get(own)
+        if found is None:
+            if len(self._read) >= _SETTINGS_READ_MAX:
+                self._read.clear()
+            found = self._read[own] = log_settings(topic.configs, self._settings)
+        return found
+
     def _open(self, topic: TopicView, partition: Partition) -> Replica:
-        settings = log_settings(topic.configs, self._settings)
+        settings = self._settings_of(topic)
         log = self._logs.create(topic.name, partition, topic.id, settings)
         replica = Replica(topic.name, partition, topic.id, log, rules_of(settings))
         self._replicas.add(replica)
@@ -144,6 +170,7 @@ def log_settings(topic: Mapping[str, str], broker: Mapping[str, str]) -> LogSett
     """A topic's settings as its logs want them."""
     value = topic_reader(topic, broker)
     policy = value("cleanup.policy")
+    codec = _CODECS[value("compression.type")]
     return LogSettings(
         segment_bytes=value("segment.bytes"),
         segment_ms=value("segment.ms"),
@@ -154,9 +181,30 @@ def log_settings(topic: Mapping[str, str], broker: Mapping[str, str]) -> LogSett
         log_append_time=value("message.timestamp.type") == "LogAppendTime",
         timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
+        codec=codec,
+        codec_level=_level(codec, value),
         delete="delete" in policy,
         compact="compact" in policy,
+        retention_ms=value("retention.ms"),
+        retention_bytes=value("retention.bytes"),
+        file_delete_delay_ms=value("file.delete.delay.ms"),
+        min_cleanable_dirty_ratio=value("min.cleanable.dirty.ratio"),
+        min_compaction_lag_ms=value("min.compaction.lag.ms"),
+        max_compaction_lag_ms=value("max.compaction.lag.ms"),
+        delete_retention_ms=value("delete.retention.ms"),
         flush_messages=value("flush.messages"),
         flush_ms=value("flush.ms"),
         producer_expiration_ms=int(broker.get("producer.id.expiration.ms", 86_400_000)),
     )
+
+
+def _level(codec: Codec | None, value: Callable[[str], Any]) -> int | None:
+    """How hard to compress. Of gzip, -1 is the codec's own choice; lz4 has one level here."""
+    match codec:
+        case Codec.GZIP:
+            level: int = value("compression.gzip.level")
+            return None if level == _GZIP_DEFAULT else level
+        case Codec.ZSTD:
+            return int(value("compression.zstd.level"))
+        case _:
+            return None
