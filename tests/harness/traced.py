@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from harness.cluster import until
 from harness.need import need, need_that
 
 _CALL = re.compile(r"^(\w+)\((.*)$", re.DOTALL)
@@ -40,11 +41,7 @@ class Traced:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + ATTACH_WITHIN_S
-        while not self._is_attached():
-            assert self._strace.poll() is None, "strace ended"
-            assert time.monotonic() < deadline, "strace does not attach"
-            time.sleep(0.005)
+        until(self._is_attached, "strace attaches", ATTACH_WITHIN_S)
         return self
 
     def _is_attached(self) -> bool:
