@@ -93,6 +93,15 @@ class Node:
             names.pop(name, None)
             if name in self.names:
                 names[name] = self.names[name]
+        self._undo_half_renames(names)
+
+    def _undo_half_renames(self, names: "dict[str, Inode | Node]") -> None:
+        """A rename is one change: a file that has a new name is not lost between both."""
+        there = set(map(id, names.values()))
+        now = {id(child): name for name, child in self.names.items()}
+        for name, child in self.durable.items():
+            if id(child) in now and id(child) not in there:
+                names[now[id(child)] if name in names else name] = child
 
 
 class MemoryDisk:

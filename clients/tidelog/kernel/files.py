@@ -50,6 +50,10 @@ class File(Syncable, Protocol):
         """The descriptor, for sendfile; good until the next call that opens another file."""
         ...
 
+    def renamed(self, name: str) -> None:
+        """Its directory gave it another name: from now on it is found under that."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -90,6 +94,10 @@ class Directory(Syncable, Protocol):
 
     def size(self, name: str) -> int | None:
         """Bytes of a file, without opening it; None where it is missing."""
+        ...
+
+    def modified_ms(self, name: str) -> int | None:
+        """When a file was last written to, on the wall clock; None where it is missing."""
         ...
 
     def read_all(self, name: str) -> bytes | None:

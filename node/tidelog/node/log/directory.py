@@ -83,7 +83,8 @@ class LogDirectory:
         self._directory = directory
         self._owner = owner
         self._logs: dict[TopicPartition, Log] = {}
-        self._offsets = _Offsets({}, {}, {})
+        self._offsets = _Offsets({}, {}, {}, {})
+        self._planned_starts: Mapping[TopicPartition, int] = {}
         self._rolled: dict[TopicPartition, None] = {}
         self._removals: list[str] = []
         self._gone: set[TopicPartition] = set()
@@ -144,6 +145,7 @@ class LogDirectory:
             self._removals.append(aside)
         self._gone.add(key)
         self._rolled.pop(key, None)
+        self._offsets.cleaned.pop(key, None)
 
     def _free_name_aside(self, name: str, topic_id: Uuid) -> str:
         """Kafka's name for a directory on its way out; another one while that is taken."""
@@ -180,7 +182,7 @@ class LogDirectory:
         names, self._removals = self._removals, []
         return [Removal(self._directory, name) for name in names]
 
-    def purge(self) -> None:
+    def purge(self, now_ms: int | None = None) -> None:
         """Remove segments that left their logs; call it now and then, never twice in a minute.
 
         A power loss may bring a removed file back: it is known for what it is by the log's start,
@@ -190,7 +192,32 @@ class LogDirectory:
         if waiting:
             self._directory.sync()
         for log in waiting:
-            log.purge(self._starts_in_force.get(log.name.key, 0))
+            log.put_aside(self._starts_in_force.get(log.name.key, 0), now_ms or 0)
+        for log in self._logs.values():
+            if log.has_aside:
+                log.purge(now_ms)
+
+    def plan_starts(self, starts: Mapping[TopicPartition, int]) -> None:
+        """The next checkpoint tells these log starts, of records nobody lost yet: only when it is
+        in force may they be taken away, else a kill would bring them back. {} ends the plan."""
+        self._planned_starts = starts
+
+    def cleaned(self, key: TopicPartition) -> int | None:
+        """Up to where a log was compacted; None where it never was."""
+        return self._offsets.cleaned.get(key)
+
+    def sync(self) -> None:
+        """Force out which checkpoints are in force; in any thread."""
+        self._directory.sync()
+
+    def note_cleaned(self, key: TopicPartition, end: int) -> None:
+        """The next checkpoint tells it.
+
+        Before a log is compacted the first time, that it will be must be durable: else a start that
+        finds jumps in its offsets takes them for damage.
+        """
+        if key in self._logs:
+            self._offsets.cleaned[key] = Offset(end)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Checkpoint:
         """What to write now: `write` it in a thread, then hand it to `checkpointed`."""
@@ -229,12 +256,26 @@ class LogDirectory:
             (checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)),
             (checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(waters)),
             (checkpoints.LOG_STARTS, checkpoints.encode_offsets(self._starts())),
+            (checkpoints.CLEANED, checkpoints.encode_offsets(self._cleaned())),
         )
+
+    def _cleaned(self) -> dict[TopicPartition, int]:
+        """Never above the recovery point: what a truncation took must be cleaned anew."""
+        logs, offline = self._logs, self.offline
+        return {
+            key: min(end, logs[key].recovery_point) if key in logs else end
+            for key, end in self._offsets.cleaned.items()
+            if key in logs or key in offline
+        }
 
     def _starts(self) -> dict[TopicPartition, int]:
         starts = {key: self._offsets.log_starts.get(key, 0) for key in self.offline}
         kept = (log for log in self._logs.values() if log.has_files and log.start)
-        return starts | {log.name.key: log.start for log in kept}
+        starts |= {log.name.key: log.start for log in kept}
+        for key, start in self._planned_starts.items():
+            if key in self._logs:
+                starts[key] = max(start, starts.get(key, 0))
+        return starts
 
     def _write_checkpoints(self) -> None:
         """At once, and always durably: half of it would be worse than what was there before."""
@@ -310,6 +351,7 @@ class LogDirectory:
             self._read_checkpoint(checkpoints.RECOVERY_POINTS),
             self._read_checkpoint(checkpoints.HIGH_WATERMARKS),
             self._read_checkpoint(checkpoints.LOG_STARTS),
+            self._read_checkpoint(checkpoints.CLEANED),
         )
 
     def _read_checkpoint(self, name: str) -> checkpoints.Offsets:
@@ -341,7 +383,8 @@ class LogDirectory:
                 log.adopt_closed(closed, point, now_ms)
             else:
                 start = offsets.log_starts.get(key, Offset(0))
-                expected = Expected(self.last_stop, point, start, now_ms)
+                compacted = key in offsets.cleaned
+                expected = Expected(self.last_stop, point, start, now_ms, compacted)
                 loaded = recover(directory, expected, settings)
                 log.adopt(loaded, point, now_ms)
                 self.recovered.append(Recovered(directory_name, loaded.bytes_scanned, loaded.cut))
@@ -360,6 +403,7 @@ class _Offsets(Struct):
     recovery_points: Mapping[TopicPartition, int]
     high_watermarks: Mapping[TopicPartition, int]
     log_starts: Mapping[TopicPartition, int]
+    cleaned: checkpoints.Offsets
 
 
 def key_of(directory_name: str) -> TopicPartition | None:

@@ -21,6 +21,7 @@ from tidelog.node.log.segment import SNAPSHOT_SUFFIX, Segment, file_name
 from tidelog.node.log.segments import SegmentList, make_segment
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.snapshots import remove_snapshots, snapshot_offsets, write_snapshot
+from tidelog.node.log.swap import SWAP_SUFFIX
 from tidelog.node.log.validation import NO_TIMESTAMP
 from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -351,6 +352,53 @@ class Log:
             return None
         return largest(self._opened(), start=self.start, limit=limit)
 
+    # -- retention and compaction
+
+    @property
+    def segments(self) -> list[Segment]:
+        """All of them, the active one last; none of a log without files."""
+        return list(self._opened()) if self.has_files else []
+
+    @property
+    def directory(self) -> Directory:
+        return self._directory
+
+    @property
+    def closed(self) -> ClosedLog | None:
+        """What is known of a log that was not used since a clean stop."""
+        return self._closed
+
+    @property
+    def has_sealed(self) -> bool:
+        """Whether there is a segment beside the active one."""
+        if self._closed is not None:
+            return self._closed.size_bytes > self._closed.active_bytes
+        return self._segments is not None and len(self._segments) > 1
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget who wrote nothing for too long, also where no segment is rolled."""
+        if self._closed is None:
+            self._producers.expire(now_ms - self.settings.producer_expiration_ms)
+
+    def take_cleaned(self, bases: list[int], size: int, now_ms: int) -> Segment | None:
+        """Put the segment that waits as `.swap` files in the place of those with these bases.
+
+        None where they are not what they were. Its files get their names by `rename("")`, once
+        the directory was synced.
+        """
+        if self._segments is None:
+            return None
+        after = next((one for one in self._segments if one.base > bases[-1]), None)
+        if after is None:
+            return None
+        new = Segment(self._directory, bases[0], end=after.base, size=size, suffix=SWAP_SUFFIX)
+        remove_at_ms = now_ms + self.settings.file_delete_delay_ms
+        if not self._segments.replace(bases, new, remove_at_ms):
+            return None
+        for base in bases[1:]:  # nobody looks for a segment that begins there any more
+            self._directory.unlink(file_name(base, SNAPSHOT_SUFFIX))
+        return new
+
     # -- flush
 
     def flush_due(self, now: Instant) -> bool:
@@ -475,10 +523,22 @@ class Log:
         """Whether segments left the log whose files are still there."""
         return self._segments is not None and self._segments.has_retired
 
-    def purge(self, start: int | None = None) -> None:
-        """Remove the files of segments that left the log: only those below `start`, if given."""
+    @property
+    def has_aside(self) -> bool:
+        """Whether files wait for their removal."""
+        return self._segments is not None and self._segments.has_aside
+
+    def put_aside(self, start: int, now_ms: int) -> None:
+        """Name segments that left the log, and lie below `start`, as what is on its way out."""
         if self._segments is not None:
-            self._segments.purge(self.start if start is None else start)
+            self._segments.put_aside(start, now_ms + self.settings.file_delete_delay_ms)
+
+    def purge(self, now_ms: int | None = None) -> None:
+        """Remove files put aside long enough ago; without a time, all that left the log."""
+        if self._segments is not None:
+            if now_ms is None:
+                self._segments.put_aside(self.start, 0)
+            self._segments.purge(now_ms)
 
     # -- the end
 
@@ -495,6 +555,7 @@ class Log:
             size_bytes=self._segments.size_bytes,
             active_base=active.base,
             active_bytes=active.size,
+            active_timestamp=active.max_timestamp,
         )
         self.abandon()
         return self._closed

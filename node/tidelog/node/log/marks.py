@@ -35,6 +35,8 @@ class ClosedLog(Struct, frozen=True):
     size_bytes: int
     active_base: int
     active_bytes: int
+    active_timestamp: int = -1
+    """The largest one of its records."""
 
 
 class Mark(Struct, frozen=True):
@@ -65,6 +67,7 @@ def encode_mark(mark: Mark) -> bytes:
             log.size_bytes,
             log.active_base,
             log.active_bytes,
+            log.active_timestamp,
         ]
         for name, log in mark.logs.items()
     }

@@ -13,8 +13,13 @@ from tidelog.node.log.epochs import EpochCache, decode_epochs
 from tidelog.node.log.marks import ClosedLog, LastStop
 from tidelog.node.log.producers import Producers
 from tidelog.node.log.scan import Scan, valid_batch_follows
-from tidelog.node.log.segment import LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment, file_name
-from tidelog.node.log.segments import SegmentList, make_segment, remove_segment
+from tidelog.node.log.segment import LOG_SUFFIX, Segment, file_name
+from tidelog.node.log.segments import (
+    DELETED_SUFFIX,
+    SegmentList,
+    make_segment,
+    remove_segment,
+)
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.snapshots import (
     newest_snapshot,
@@ -22,8 +27,9 @@ from tidelog.node.log.snapshots import (
     remove_snapshots,
     write_snapshot,
 )
+from tidelog.node.log.swap import CLEANED_SUFFIX, SWAP_SUFFIX, finish_swaps
 
-LEFT_BEHIND = (".tmp", ".deleted", ".cleaned")
+LEFT_BEHIND = (".tmp", DELETED_SUFFIX, CLEANED_SUFFIX)
 """Suffixes of files that were about to become something, or to go."""
 
 
@@ -55,6 +61,8 @@ class Expected(Struct, frozen=True):
     recovery_point: int
     start: int
     now_ms: int
+    compacted: bool = False
+    """Whether it was ever compacted: offsets may jump, whatever the topic's settings say now."""
 
 
 def recover(directory: Directory, expected: Expected, settings: LogSettings) -> Loaded:
@@ -69,6 +77,7 @@ class _Recovery:
         self._directory = directory
         self._expected = expected
         self._settings = settings
+        self._gaps_allowed = settings.compact or expected.compacted
         self._segments: list[Segment] = []
         self._epochs = EpochCache()
         self._producers = Producers()
@@ -109,12 +118,13 @@ class _Recovery:
         """Segment after segment, up to the end or to the first thing that is wrong."""
         for at, base in enumerate(bases):
             expected = self._segments[-1].end if self._segments else base
-            if base != expected and not (self._settings.compact and base > expected):
+            if base != expected and not (self._gaps_allowed and base > expected):
                 self._stop_at_gap(expected, bases[at:])
                 return
             segment = Segment(self._directory, base, end=base, size=0)
-            if self._segments and self._directory.size(file_name(base, SNAPSHOT_SUFFIX)) is None:
-                # Retention may leave this segment the first one: then nothing else knows this.
+            if self._segments:
+                # Retention may leave this segment the first one, and the file there may be bad:
+                # then nothing else would know what its producers wrote before.
                 write_snapshot(self._directory, base, self._producers)
             self._segments.append(segment)
             scan = self._scan(segment)
@@ -128,7 +138,7 @@ class _Recovery:
     def _scan(self, segment: Segment) -> Scan:
         """Check each batch of a segment and take it into the log's state."""
         scan = Scan(segment.file, position=0, end=segment.file.size, next_offset=segment.base)
-        scan.gaps_allowed = self._settings.compact
+        scan.gaps_allowed = self._gaps_allowed
         scan.epoch = epoch = self._epochs.latest
         interval = self._settings.index_interval_bytes
         for position, size, header in scan:
@@ -175,7 +185,8 @@ class _Recovery:
         self, place: str, position: int, offset: int, reason: str
     ) -> None:
         point = self._expected.recovery_point
-        if offset < point:
+        # Where all that was flushed is deleted, nothing that is left was promised.
+        if offset < point and self._expected.start < point:
             raise CorruptError(
                 file=place,
                 position=position,
@@ -201,6 +212,7 @@ class _Recovery:
             if start == end:
                 self._epochs.assign(epoch, start)
         remove_snapshots(self._directory, above=end)
+        self._epochs.reach_back(max(self._expected.start, self._segments[0].base))
         segments = SegmentList(self._directory, self._segments)
         start = max(self._expected.start, segments.first.base)
         if start > end:
@@ -252,10 +264,13 @@ def is_as_closed(directory: Directory, closed: ClosedLog) -> bool:
 
 
 def segment_bases(directory: Directory) -> list[int]:
-    """The base offsets of the segments in a directory, after what was left behind is removed."""
+    """The base offsets of the segments in a directory, after what was begun is ended or undone."""
     names = directory.names()
+    if any(name.endswith(SWAP_SUFFIX) for name in names):
+        finish_swaps(directory)
+        names = directory.names()
     for name in names:
-        if name.endswith(LEFT_BEHIND):
+        if name.endswith((*LEFT_BEHIND, SWAP_SUFFIX)):
             directory.unlink(name)
     return sorted(offsets_with_suffix(names, LOG_SUFFIX))
 

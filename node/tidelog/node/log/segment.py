@@ -44,6 +44,7 @@ class Segment:
         "_recent_from",
         "_recent_lasts",
         "_recent_positions",
+        "_suffix",
         "base",
         "end",
         "first_timestamp",
@@ -54,19 +55,25 @@ class Segment:
         "times",
     )
 
-    def __init__(self, directory: Directory, base: int, *, end: int, size: int) -> None:
-        """Of a segment that exists, nothing is read before it is needed."""
+    def __init__(
+        self, directory: Directory, base: int, *, end: int, size: int, suffix: str = ""
+    ) -> None:
+        """Of a segment that exists, nothing is read before it is needed.
+
+        `suffix` follows each file's name while a segment is on its way in.
+        """
         self.base = base
         self.end = end
         self.size = size
-        self.offsets = OffsetIndex(directory, file_name(base, OFFSET_INDEX_SUFFIX))
-        self.times = TimeIndex(directory, file_name(base, TIME_INDEX_SUFFIX))
+        self.offsets = OffsetIndex(directory, file_name(base, OFFSET_INDEX_SUFFIX) + suffix)
+        self.times = TimeIndex(directory, file_name(base, TIME_INDEX_SUFFIX) + suffix)
         self.first_timestamp = NEVER
         """The largest timestamp of the first batch: from it time-based rolling counts."""
         self.max_timestamp = NEVER
         self.max_timestamp_offset = 0
         """The last offset of the batch that holds it, relative to the base."""
         self._directory = directory
+        self._suffix = suffix
         self._file: File | None = None
         self._indexes_loaded = size == 0
         self._bytes_since_entry = 0
@@ -76,7 +83,7 @@ class Segment:
 
     @property
     def name(self) -> str:
-        return file_name(self.base, LOG_SUFFIX)
+        return file_name(self.base, LOG_SUFFIX) + self._suffix
 
     @property
     def file(self) -> File:
@@ -262,7 +269,11 @@ class Segment:
         return False
 
     def rebuild_indexes(self, interval: int = 4096) -> None:
-        """From the headers of the log, which was checked before."""
+        """From the headers of the log, which was checked before.
+
+        Blocks for two syncs, once for a damaged index: of a flushed segment nobody would sync it
+        later, and half of a time index cannot be told from a whole one.
+        """
         size, end = self.size, self.end
         self.forget()
         scan = Scan(self.file, position=0, end=size, next_offset=self.base).headers_only()
@@ -274,6 +285,8 @@ class Segment:
             raise CorruptError(file=self.place, position=scan.position, reason=scan.reason)
         self.end = end  # of a compacted segment it may lie behind the last batch
         self.write_indexes(final=True)
+        self.offsets.file.syncable().sync()
+        self.times.file.syncable().sync()
 
     def resume(self, interval: int) -> None:
         """Make a segment with loaded indexes ready to be appended to: look at its last batches.
@@ -292,11 +305,42 @@ class Segment:
             self.note(position, header.size_bytes, header, header.base_offset, interval)
         self.end = end  # of a compacted segment it may lie behind the last batch
 
+    def rename(self, suffix: str) -> None:
+        """Put another suffix behind each file's name, the log's last: with it, all are there.
+
+        Who reads from the file goes on: it stays open, or is found under its new name.
+        """
+        for kind in reversed(SEGMENT_SUFFIXES):
+            name = file_name(self.base, kind)
+            if self._directory.exists(name + self._suffix):
+                self._directory.rename(name + self._suffix, name + suffix)
+        self._suffix = suffix
+        if self._file is not None:
+            self._file.renamed(self.name)
+        self.offsets.file.name = file_name(self.base, OFFSET_INDEX_SUFFIX) + suffix
+        self.times.file.name = file_name(self.base, TIME_INDEX_SUFFIX) + suffix
+
+    def remove(self) -> None:
+        """The log file last: without it the others are taken for rubbish, not the reverse."""
+        self.close()
+        for kind in reversed(SEGMENT_SUFFIXES):
+            self._directory.unlink(file_name(self.base, kind) + self._suffix)
+
+    def written_ms(self) -> int:
+        """When the file was last written to, where no record carries a time."""
+        return self._directory.modified_ms(self.name) or 0
+
     def largest_timestamp(self) -> int:
         """Kept when the indexes are let go of."""
         if self.max_timestamp == NEVER:
             self.load_indexes()
         return self.max_timestamp
+
+    def oldest_timestamp(self) -> int:
+        """The largest one of the first batch, as Kafka has it; NEVER of an empty segment."""
+        if self.first_timestamp == NEVER and self.size:
+            self.first_timestamp = self.header_at(0).max_timestamp
+        return self.first_timestamp
 
     def forget(self) -> None:
         """As if the segment were empty; its files stay as they are until they are written."""

@@ -1,18 +1,19 @@
 """The segments of one log, oldest first; the last one is written to."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 from tidelog.kernel.files import Directory
-from tidelog.node.log.segment import SEGMENT_SUFFIXES, Segment, file_name
+from tidelog.node.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name
 
 SEGMENTS_KEPT_LOADED = 4
+DELETED_SUFFIX = ".deleted"
 
 
 class SegmentList:
     """Invariant: never empty; each segment ends where the next begins or, compacted, before it."""
 
-    __slots__ = ("_bases", "_directory", "_loaded", "_retired", "_segments", "active")
+    __slots__ = ("_aside", "_bases", "_directory", "_loaded", "_retired", "_segments", "active")
 
     def __init__(self, directory: Directory, segments: Iterable[Segment]) -> None:
         self._directory = directory
@@ -21,6 +22,9 @@ class SegmentList:
         self.active = self._segments[-1]
         self._loaded: list[Segment] = []
         self._retired: list[Segment] = []
+        """Out of the log; they keep their names until the log's start vouches for that."""
+        self._aside: list[tuple[int, Segment]] = []
+        """Named `.deleted`, to be removed at that time: until then readers may go on."""
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -70,7 +74,8 @@ class SegmentList:
 
     def restart(self, base: int) -> Segment:
         """Nothing but an empty segment at `base`; all others go, the newest first."""
-        self.purge(self.first.base)  # a retired one may have that very name
+        self.put_aside(self.first.base, 0)  # a retired one may have that very name
+        self.purge()
         while self._segments:
             self._drop_last()
         return self._add(base)
@@ -114,16 +119,49 @@ class SegmentList:
     def has_retired(self) -> bool:
         return bool(self._retired)
 
-    def purge(self, start: int) -> None:
-        """Remove retired segments below `start`; until now, answers under way could be sent."""
+    @property
+    def has_aside(self) -> bool:
+        return bool(self._aside)
+
+    def put_aside(self, start: int, remove_at_ms: int) -> None:
+        """Give retired segments below `start` the names of files on their way out."""
         while self._retired and self._retired[0].end <= start:
-            segment = self._retired.pop(0)
-            segment.close()
-            remove_segment(self._directory, segment.base)
+            self._put_aside(self._retired.pop(0), remove_at_ms)
+
+    def _put_aside(self, segment: Segment, remove_at_ms: int) -> None:
+        segment.rename(suffix_aside(self._directory, segment.base))
+        self._aside.append((remove_at_ms, segment))
+
+    def purge(self, now_ms: int | None = None) -> None:
+        """Remove what was put aside long enough ago, or all of it."""
+        due = [one for at, one in self._aside if now_ms is None or at <= now_ms]
+        self._aside = [entry for entry in self._aside if entry[1] not in due]
+        for segment in due:
+            segment.remove()
+
+    def replace(self, bases: list[int], new: Segment, remove_at_ms: int) -> bool:
+        """Put a compacted segment in the place of those with these bases; whether they were there.
+
+        Its files get their own names later, when the old ones' removal is durable.
+        """
+        at = bisect_left(self._bases, bases[0])
+        until = at + len(bases)
+        old = self._segments[at:until]
+        if self._bases[at:until] != bases or self.active in old:
+            return False
+        for segment in old:
+            if segment in self._loaded:
+                self._loaded.remove(segment)
+            segment.unload()
+            self._put_aside(segment, remove_at_ms)
+        self._segments[at:until] = [new]
+        self._bases[at:until] = [new.base]
+        return True
 
     def close(self) -> None:
         """Retired segments stay: the next start finds them below the log's start."""
-        for segment in [*self._retired, *self._segments]:
+        aside = [segment for _, segment in self._aside]
+        for segment in [*aside, *self._retired, *self._segments]:
             segment.close()
 
 
@@ -139,3 +177,16 @@ def remove_segment(directory: Directory, base: int) -> None:
     # The log file goes last: without it the others would be taken for rubbish, not the reverse.
     for suffix in reversed(SEGMENT_SUFFIXES):
         directory.unlink(file_name(base, suffix))
+
+
+def suffix_aside(directory: Directory, base: int) -> str:
+    """Kafka's suffix of files on their way out; another one while some file is called that.
+
+    Two segments of one base may be on their way out at one time, and both be read from.
+    """
+    name, number = file_name(base, LOG_SUFFIX), 0
+    suffix = DELETED_SUFFIX
+    while directory.exists(name + suffix):
+        number += 1
+        suffix = f".{number}{DELETED_SUFFIX}"
+    return suffix

@@ -158,6 +158,9 @@ class DiskFile:
         self._open_files.forget(self)
         self.release()
 
+    def renamed(self, name: str) -> None:
+        self.name = name
+
     def release(self) -> None:
         """Give the descriptor away; the next use opens the file again."""
         if self._fd >= 0:
@@ -226,6 +229,13 @@ class DiskDirectory:
             return os.stat(f"{self.path}/{name}", follow_symlinks=False).st_size
         except FileNotFoundError:
             return None
+
+    def modified_ms(self, name: str) -> int | None:
+        try:
+            found = os.stat(f"{self.path}/{name}", follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return found.st_mtime_ns // 1_000_000
 
     def read_all(self, name: str) -> bytes | None:
         try:

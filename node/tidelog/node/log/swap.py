@@ -1,0 +1,75 @@
+"""How a compacted segment takes the place of old ones, so that a crash at any point loses nothing.
+
+As Kafka's: the new files are written as `.cleaned`, synced, and renamed to `.swap`, the log last:
+from then on they count. The old ones are renamed to `.deleted`; when no power loss can bring them
+back, the new ones get their names. A start that finds `.swap` files completes what was begun; what
+is still called `.cleaned` was not finished, and goes.
+"""
+
+from typing import Final
+
+from tidelog.kernel.files import Directory
+from tidelog.node.log.scan import Scan
+from tidelog.node.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
+from tidelog.node.log.snapshots import offsets_with_suffix
+
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+
+assert SEGMENT_SUFFIXES[0] == LOG_SUFFIX, "the log goes last when the list is read backwards"
+
+
+def discard_unfinished(directory: Directory) -> None:
+    """Remove what an earlier pass left: a start must never take it for news.
+
+    Logs first: they are what makes the others count.
+    """
+    left = [name for name in directory.names() if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
+    for name in sorted(left, key=lambda name: LOG_SUFFIX + "." not in name):
+        directory.unlink(name)
+
+
+def make_swap(directory: Directory, base: int) -> None:
+    """From synced `.cleaned` files; durable when it returns."""
+    directory.sync()
+    log, *others = (file_name(base, suffix) for suffix in SEGMENT_SUFFIXES)
+    for name in others:
+        directory.rename(name + CLEANED_SUFFIX, name + SWAP_SUFFIX)
+    directory.sync()
+    directory.rename(log + CLEANED_SUFFIX, log + SWAP_SUFFIX)
+    directory.sync()
+
+
+def finish_swaps(directory: Directory) -> None:
+    """At a start: put whole new segments in the old ones' place. It may be killed and done again.
+
+    An old segment that no record of the new one reaches stays, as in Kafka: it was not cleaned
+    yet, for all anybody can see.
+    """
+    names = directory.names()
+    for base in offsets_with_suffix(names, LOG_SUFFIX + SWAP_SUFFIX):
+        end = _end_of(directory, base)
+        for old in offsets_with_suffix(names, LOG_SUFFIX):
+            if base < old < end:
+                _remove(directory, old)
+        directory.sync()
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            name = file_name(base, suffix)
+            if directory.exists(name + SWAP_SUFFIX):
+                directory.rename(name + SWAP_SUFFIX, name)
+        directory.sync()
+
+
+def _end_of(directory: Directory, base: int) -> int:
+    """Behind its last batch."""
+    file = directory.open(file_name(base, LOG_SUFFIX) + SWAP_SUFFIX)
+    scan = Scan(file, position=0, end=file.size, next_offset=base).headers_only()
+    for _ in scan:
+        pass
+    file.close()
+    return scan.next_offset
+
+
+def _remove(directory: Directory, base: int) -> None:
+    for suffix in reversed(SEGMENT_SUFFIXES):
+        directory.unlink(file_name(base, suffix))

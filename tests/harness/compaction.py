@@ -1,0 +1,127 @@
+"""Compaction as a broker does it, without its threads; and what a consumer finds afterwards."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from harness.log_batches import NOW, NOW_MS
+from tidelog.kernel.files import Directory
+from tidelog.node.log.cleaner import Candidate, candidate, job_for
+from tidelog.node.log.cleaning import Cleaned, Job, clean
+from tidelog.node.log.cleaning_transactions import Aborted, decode_aborted, encode_aborted
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.log import Log
+from tidelog.node.log.segment import file_name
+from tidelog.node.log.swap import discard_unfinished
+from tidelog.wire.codecs import Codec
+from tidelog.wire.records import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Origin,
+    Record,
+    build_batch,
+    iterate_batches,
+    iterate_records,
+    place_batch,
+    read_header,
+)
+
+MAP_BYTES = 128 << 20
+MARKER_VALUE = bytes(6)
+
+
+def append(
+    log: Log,
+    records: Iterable[tuple[bytes | None, bytes | None]],
+    *,
+    timestamp: int = NOW_MS,
+    codec: Codec = Codec.NONE,
+    origin: Origin = Origin(),  # noqa: B008 -- immutable
+) -> BatchHeader:
+    """One batch at the log's end, whatever a broker would say to it."""
+    rows = [Record(at, timestamp + at, key, value) for at, (key, value) in enumerate(records)]
+    view = memoryview(build_batch(rows, codec=codec, origin=origin))
+    place_batch(view, 0, base_offset=log.end, leader_epoch=0)
+    log.append_as_follower(NOW, timestamp, view)
+    return read_header(view)
+
+
+def append_marker(log: Log, producer: int, *, commit: bool, timestamp: int = NOW_MS) -> BatchHeader:
+    """The end of a transaction."""
+    key = b"\0\0\0" + bytes([commit])
+    origin = Origin(producer, 0, -1, TRANSACTIONAL_BIT | CONTROL_BIT)
+    return append(log, [(key, MARKER_VALUE)], timestamp=timestamp, origin=origin)
+
+
+def note_aborted(log: Log, first: int, producer: int, marker: int) -> None:
+    """What a broker writes beside the segment that holds the marker."""
+    file = log.directory.open(file_name(log.segments[-1].base, ".txnindex"))
+    file.append((encode_aborted([Aborted(first, producer, marker, marker)]),))
+    file.sync()
+
+
+def aborted_of(log: Log) -> list[Aborted]:
+    """What the indexes of its segments say was aborted."""
+    found: list[Aborted] = []
+    for segment in log.segments:
+        name = file_name(segment.base, ".txnindex")
+        found += decode_aborted(log.directory.read_all(name) or b"", place=name)
+    return found
+
+
+def compact(
+    logs: LogDirectory,
+    log: Log,
+    now_ms: int = NOW_MS,
+    *,
+    high_watermark: int | None = None,
+    map_bytes_max: int = MAP_BYTES,
+    cleaner: Callable[[Directory, Job], Iterator[object]] = clean,
+) -> Candidate | None:
+    """One pass, due or not, with its swaps and its checkpoint."""
+    water = log.end if high_watermark is None else high_watermark
+    found = candidate(log, logs.cleaned(log.name.key), water, now_ms)
+    if found is None:
+        return None
+    if logs.cleaned(log.name.key) is None:
+        logs.note_cleaned(log.name.key, found.dirty_start)
+        checkpoint(logs)
+    job = job_for(found, map_bytes_max=map_bytes_max, now_ms=now_ms)
+    for done in cleaner(log.directory, job):
+        if isinstance(done, Cleaned):
+            segment = log.take_cleaned([one.base for one in done.old], done.size, now_ms)
+            if segment is None:
+                discard_unfinished(log.directory)
+                return found
+            log.directory.sync()
+            segment.rename("")
+        else:
+            logs.note_cleaned(log.name.key, done.end)  # type: ignore[attr-defined] # Finished
+    checkpoint(logs)
+    return found
+
+
+def checkpoint(logs: LogDirectory) -> None:
+    """As the shell writes them, and forces out."""
+    made = logs.checkpoint({})
+    made.write()
+    logs.checkpointed(made)
+    logs.sync()
+
+
+def batches_of(log: Log) -> list[tuple[BatchHeader, list[Record]]]:
+    """Every batch a reader gets, from the start on."""
+    found: list[tuple[BatchHeader, list[Record]]] = []
+    at = log.start
+    while (piece := log.read(at, 1 << 20, log.end, min_one=True)) is not None:
+        content = piece.file.read(piece.position, piece.size)
+        for header, batch in iterate_batches(content):
+            found.append((header, list(iterate_records(batch))))
+            at = header.next_offset
+    return found
+
+
+def records_of(log: Log) -> list[Record]:
+    """Every record but the markers."""
+    return [
+        record for header, records in batches_of(log) if not header.is_control for record in records
+    ]
