@@ -11,6 +11,7 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import Offset
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
+from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import NO_ANSWER, Route
 from tidelog.node.log.recompress import recompressed
@@ -80,7 +81,7 @@ def _append(
 def _take(call: Call, topic: str, data: PartitionProduceData, acks: int) -> _Pending:
     """Append one partition's batch, or refuse it."""
     broker = call.broker
-    replica, leader = broker.replicas.led(topic, data.index)
+    replica, leader = partitions.led(broker, topic, data.index)
     if topic in INTERNAL_TOPICS:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write internal topics")
     records = data.records

@@ -10,6 +10,7 @@ from typing import Final
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import NO_EPOCH, ZERO_UUID, TopicPartition
 from tidelog.kernel.instant import Instant, ms
+from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, Want, WantKey
 from tidelog.node.api.registry import Route
@@ -130,7 +131,8 @@ def _look(plan: _Plan) -> tuple[list[tuple[Want, PartitionData]], int, bool]:
 def _read(plan: _Plan, want: Want, left: int, *, first: bool) -> PartitionData:
     replica, leader = _find(plan.call, want)
     log = replica.log
-    diverging = _divergence(replica, want)
+    with partitions.storage_errors(plan.call.broker, replica):
+        diverging = _divergence(replica, want)
     if diverging is not None:
         return _row(want, replica, leader, _NOTHING, diverging)
     if not log.start <= want.fetch_offset <= leader.high_watermark:
@@ -156,7 +158,7 @@ def _find(call: Call, want: Want) -> tuple[Replica, Leader]:
         if topic is None or want.topic_id == ZERO_UUID:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID)
         name = topic.name
-    return broker.replicas.led(name, want.partition, epoch=want.leader_epoch)
+    return partitions.led(broker, name, want.partition, epoch=want.leader_epoch)
 
 
 def _divergence(replica: Replica, want: Want) -> EpochEndOffset | None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Final
 
+from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
 from tidelog.node.log.log import Log
@@ -45,8 +46,11 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
 def _list_one(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
     try:
-        replica, leader = call.broker.replicas.led(topic, index, epoch=asked.current_leader_epoch)
-        found = _find(replica.log, leader, call.version, asked.timestamp)
+        replica, leader = partitions.led(
+            call.broker, topic, index, epoch=asked.current_leader_epoch
+        )
+        with partitions.storage_errors(call.broker, replica):
+            found = _find(replica.log, leader, call.version, asked.timestamp)
     except Rejected as refused:
         return _refusal(index, refused.code)
     if found is None:
