@@ -75,6 +75,15 @@ def test_a_new_start_keeps_the_epoch_that_covers_it() -> None:
     assert not cache((1, 5)).cut_below(3)
 
 
+def test_a_start_that_was_set_back_takes_the_first_epoch_along() -> None:
+    epochs = cache((1, 20), (3, 30))
+    epochs.reach_back(25)
+    assert epochs.entries() == [(1, 20), (3, 30)]
+    epochs.reach_back(10)
+    assert epochs.entries() == [(1, 10), (3, 30)]
+    EpochCache().reach_back(3)
+
+
 def test_the_epoch_file_is_kafkas() -> None:
     epochs = cache((1, 0), (3, 10))
     assert epochs.encode() == b"0\n2\n1 0\n3 10\n"

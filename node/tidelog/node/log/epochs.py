@@ -88,6 +88,15 @@ class EpochCache:
         self._starts[0] = start
         return True
 
+    def reach_back(self, start: int) -> None:
+        """Let the first epoch begin no later than the log, whose start a power loss set back.
+
+        Whoever asks for an older epoch is then told the log's start: it cuts too much, not too
+        little.
+        """
+        if self._starts and start < self._starts[0]:
+            self._starts[0] = start
+
     def encode(self) -> bytes:
         lines = "".join(f"{epoch} {start}\n" for epoch, start in self.entries())
         return f"0\n{len(self)}\n{lines}".encode("ascii")
