@@ -23,9 +23,10 @@ settings.register_profile("ci", COMMON, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 
 
-# Who starts the run in the background has it ignore Ctrl-C, and all children inherit that: the
-# tests of what Ctrl-C does would wait for nothing.
+# Who starts the run in the background has it ignore Ctrl-C and hang-ups, and all children inherit
+# that: the tests of what these signals do would wait for nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -68,25 +68,33 @@ class Fuzz:
     def _aim_field(
         self, message: Any, row: Row, version: int, topic: tuple[str, bytes] | None
     ) -> None:
-        random, name = self._random, row.name
-        value = getattr(message, name)
+        value = getattr(message, row.name)
         if isinstance(row.type, Array) and not isinstance(row.type.element, primitives.Primitive):
             for element in value or ():
                 self._aim(element, version)
         elif isinstance(row.type, type) and value is not None:
             self._aim(value, version)
-        elif name in _SMALL:
+        else:
+            self._set(message, row, self._aimed(row.name, topic))
+
+    @staticmethod
+    def _set(message: Any, row: Row, aimed: object | None) -> None:
+        if aimed is not None:
+            setattr(message, row.name, [aimed] if isinstance(row.type, Array) else aimed)
+
+    def _aimed(self, name: str, topic: tuple[str, bytes] | None) -> object | None:
+        """A value that means something for a field of that name; None where any will do."""
+        random = self._random
+        if name in _SMALL:
             known = self.sessions[-3:] if name == "session_id" else []
-            setattr(message, name, random.choice((*_SMALL[name], *known)))
-        elif name in _PARTITIONS:
-            few = random.choice((0, 0, 1))
-            setattr(message, name, [few] if isinstance(row.type, Array) else few)
-        elif name == "records":
-            setattr(message, name, self._batch())
-        elif topic is not None and name in _NAMES:
-            setattr(message, name, [topic[0]] if isinstance(row.type, Array) else topic[0])
-        elif topic is not None and name == "topic_id":
-            setattr(message, name, topic[1])
+            return random.choice((*_SMALL[name], *known))
+        if name in _PARTITIONS:
+            return random.choice((0, 0, 1))
+        if name == "records":
+            return self._batch()
+        if topic is not None and name in _NAMES:
+            return topic[0]
+        return topic[1] if topic is not None and name == "topic_id" else None
 
     def _batch(self) -> memoryview:
         random = self._random

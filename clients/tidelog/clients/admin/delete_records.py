@@ -6,11 +6,10 @@ To ask twice does no harm: a log's start only ever goes forward.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tidelog.clients.admin.offsets import name_of
-from tidelog.clients.asking import Answered, Ask, Call, Outcome, Pause, Plan, is_transient
-from tidelog.clients.cluster_view import ClusterView, known_code, refresh
+from tidelog.clients.admin.leaders import from_leaders, name_of
+from tidelog.clients.asking import Answered, Ask, Outcome, Plan, is_transient
+from tidelog.clients.cluster_view import ClusterView, known_code
 from tidelog.clients.failures import UnsupportedError
-from tidelog.clients.retry import BACKOFF
 from tidelog.kernel.ids import Offset, Partition, TopicPartition
 from tidelog.kernel.instant import ms
 from tidelog.wire.errors import RETRIABLE, ErrorCode
@@ -39,26 +38,14 @@ def delete_records(
 ) -> Plan[dict[TopicPartition, RecordsDeleted]]:
     """Delete what lies before each offset; each partition on its own."""
     done: dict[TopicPartition, RecordsDeleted] = {}
-    failures = 0
-    while True:
-        missing = {one: before[one] for one in before if one not in done}
-        if not missing:
-            return done
-        because = ""
-        led, orphans = view.by_leader(missing)
-        if orphans:
-            because = f"{name_of(orphans[0])} has no leader"
-        if led:
-            calls = [
-                Call(leader, _ask(partitions, missing, timeout_ms))
-                for leader, partitions in led.items()
-            ]
-            for outcome in (yield calls):
-                because = _take(outcome, done) or because
-        if because:
-            failures += 1
-            yield Pause(BACKOFF.wait(failures), because)
-            yield from refresh(view, {topic for topic, _ in missing})
+    yield from from_leaders(
+        view,
+        before,
+        ask=lambda partitions: _ask(partitions, before, timeout_ms),
+        take=lambda outcome: _take(outcome, done),
+        done=done,
+    )
+    return done
 
 
 def _ask(

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tidelog.clients.asking import Answered, Ask, Call, Outcome, Pause, Plan, is_transient
-from tidelog.clients.cluster_view import ClusterView, known_code, refresh
+from tidelog.clients.admin.leaders import from_leaders, name_of
+from tidelog.clients.asking import Answered, Ask, Call, Outcome, Plan, is_transient
+from tidelog.clients.cluster_view import ClusterView, known_code
 from tidelog.clients.failures import UnsupportedError
-from tidelog.clients.retry import BACKOFF
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Epoch, Offset, Partition, TopicPartition
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
@@ -39,35 +39,14 @@ def list_offsets(
 ) -> Plan[dict[TopicPartition, FoundOffset]]:
     """The first offset at or after each timestamp; raises Rejected where a leader says no."""
     found: dict[TopicPartition, FoundOffset] = {}
-    failures = 0
-    while True:
-        missing = {one: wanted[one] for one in wanted if one not in found}
-        if not missing:
-            return found
-        because = yield from _ask_leaders(view, missing, isolation, found)
-        if because:
-            failures += 1
-            yield Pause(BACKOFF.wait(failures), because)
-            yield from refresh(view, {topic for topic, _ in missing})
-
-
-def _ask_leaders(
-    view: ClusterView,
-    missing: Mapping[TopicPartition, int],
-    isolation: Isolation,
-    found: dict[TopicPartition, FoundOffset],
-) -> Plan[str]:
-    """Ask each leader once; why some partition is still missing, if one is."""
-    led, orphans = view.by_leader(missing)
-    because = f"{name_of(orphans[0])} has no leader" if orphans else ""
-    if led:
-        outcomes = yield [
-            Call(leader, _ask(view, partitions, missing, isolation))
-            for leader, partitions in led.items()
-        ]
-        for outcome in outcomes:
-            because = _take(outcome, found) or because
-    return because
+    yield from from_leaders(
+        view,
+        wanted,
+        ask=lambda partitions: _ask(view, partitions, wanted, isolation),
+        take=lambda outcome: _take(outcome, found),
+        done=found,
+    )
+    return found
 
 
 def peek_offsets(
@@ -86,11 +65,6 @@ def peek_offsets(
                 rows = _rows(outcome.message)
                 found.update((one, offset) for one, code, offset in rows if code is ErrorCode.NONE)
     return found
-
-
-def name_of(partition: TopicPartition) -> str:
-    """As Kafka writes it in file names and logs."""
-    return f"{partition[0]}-{partition[1]}"
 
 
 def _ask(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from tidelog.clients.admin.delete_records import RecordsDeleted, delete_records
+from tidelog.clients.admin.leaders import name_of
 from tidelog.clients.client import Client
 from tidelog.clients.consumer.offsets import Range, parse_range, plan_offsets
 from tidelog.kernel.ids import Partition, TopicPartition
@@ -114,6 +115,7 @@ def _finish(
 ) -> None:
     """Say where partitions begin now; fail where something did not work."""
     worked = {one: row.start for one, row in done.items() if row.code is ErrorCode.NONE}
+    failed = {one: row.code for one, row in done.items() if one not in worked}
     if as_json:
         rows = [
             {"topic": topic, "partition": number, "start": start}
@@ -121,14 +123,12 @@ def _finish(
         ]
         emit_json({"version": VERSION, "deleted": rows})
     else:
-        for (topic, number), start in worked.items():
-            click.echo(f"{topic}-{number} begins at offset {start} now")
-    failed = [(one, row.code) for one, row in done.items() if row.code is not ErrorCode.NONE]
+        for one, start in worked.items():
+            click.echo(f"{name_of(one)} begins at offset {start} now")
     if failed:
-        fail(
-            "; ".join(
-                f"{topic}-{number} keeps its records before {before[topic, number]}: "
-                f"{SENTENCES.get(code, code.name)}"
-                for (topic, number), code in failed
-            )
-        )
+        fail("; ".join(_kept(one, before[one], code) for one, code in failed.items()))
+
+
+def _kept(partition: TopicPartition, before: int, code: ErrorCode) -> str:
+    reason = SENTENCES.get(code, code.name)
+    return f"{name_of(partition)} keeps its records before {before}: {reason}"

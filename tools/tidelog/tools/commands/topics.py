@@ -1,6 +1,7 @@
 """`tidelog topic`: list, create, describe and delete, on any Kafka cluster."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import click
 
@@ -20,6 +21,7 @@ from tidelog.clients.cluster_view import PartitionView, TopicView, refresh
 from tidelog.clients.failures import ClientError
 from tidelog.kernel.ids import Partition, TopicPartition, uuid_text
 from tidelog.kernel.instant import s
+from tidelog.tools.commands.topic_alter import alter
 from tidelog.tools.commands.topic_offsets import offsets
 from tidelog.tools.commands.topic_records import delete_some, empty
 from tidelog.tools.completing import topic_names
@@ -59,6 +61,7 @@ def topic() -> None:
     """Create, list, describe and delete topics."""
 
 
+topic.add_command(alter)
 topic.add_command(offsets)
 topic.add_command(empty)
 topic.add_command(delete_some)
@@ -272,22 +275,19 @@ def describe(
         topics = _topics_of(client, names)
         facts = _Facts(client, topics)
 
-    def chosen_of(one: TopicView) -> list[int]:
-        return [
-            number
-            for number, partition in one.partitions.items()
-            if _is_chosen(facts, partition, under_replicated=under_replicated, gone=unavailable)
-        ]
-
-    chosen = {one.name: chosen_of(one) for one in topics}
+    keep = partial(_is_chosen, facts, under_replicated=under_replicated, gone=unavailable)
+    chosen = [(one, _numbers(one, keep)) for one in topics]
+    if under_replicated or unavailable:
+        chosen = [(one, numbers) for one, numbers in chosen if numbers]
     if as_json:
-        documents = [facts.document(one, chosen[one.name]) for one in topics]
-        filtered = under_replicated or unavailable
-        shown = [one for one in documents if one["partitions"] or not filtered]
-        emit_json({"version": VERSION, "topics": shown})
-        return
-    rows = [facts.row(one, number) for one in topics for number in chosen[one.name]]
-    table(rows, COLUMNS)
+        documents = [facts.document(one, numbers) for one, numbers in chosen]
+        emit_json({"version": VERSION, "topics": documents})
+    else:
+        table([facts.row(one, number) for one, numbers in chosen for number in numbers], COLUMNS)
+
+
+def _numbers(one: TopicView, keep: Callable[[PartitionView], bool]) -> list[int]:
+    return [number for number, partition in one.partitions.items() if keep(partition)]
 
 
 def _topics_of(client: Client, names: Sequence[str]) -> list[TopicView]:
