@@ -7,7 +7,7 @@ is a finding too.
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -222,6 +222,15 @@ def assert_serves(cluster: Cluster, topic: str) -> None:
         assert produce(raw, topic, batch_of(b"more")).base_offset == BATCHES
 
 
+def _unexpected(found: Mapping[str, str], ending: str) -> dict[str, str]:
+    column = 1 if ending == "kill" else 2
+    return {
+        name: f"{found[name]}, not {row[column]}"
+        for name, row in DAMAGES.items()
+        if row[column] not in {ANY, found[name]}
+    }
+
+
 def _state_or_damage(raw: RawClient, topic: str) -> str:
     try:
         return state_of(raw, topic)
@@ -238,14 +247,7 @@ def test_every_damaged_partition_is_served_as_far_as_it_is_good(
     assert_no_crash(ended)
     with RawClient(ended.bootstrap) as raw:
         found = {name: _state_or_damage(raw, name) for name in DAMAGES}
-    column = 1 if ending == "kill" else 2
-    expected = {name: row[column] for name, row in DAMAGES.items()}
-    wrong = {
-        name: f"{found[name]}, not {wanted}"
-        for name, wanted in expected.items()
-        if wanted not in {ANY, found[name]}
-    }
-    assert not wrong
+    assert not _unexpected(found, ending)
     told = {line["partition"] for line in events(ended, "partition_offline", "storage_failed")}
     assert told >= {f"{name}-0" for name, state in found.items() if state == OFFLINE}
     assert_serves(ended, "none")

@@ -116,6 +116,12 @@ def _finish(
     """Say where partitions begin now; fail where something did not work."""
     worked = {one: row.start for one, row in done.items() if row.code is ErrorCode.NONE}
     failed = {one: row.code for one, row in done.items() if one not in worked}
+    _tell(worked, as_json=as_json)
+    if failed:
+        fail("; ".join(_kept(one, before[one], code) for one, code in failed.items()))
+
+
+def _tell(worked: Mapping[TopicPartition, int], *, as_json: bool) -> None:
     if as_json:
         rows = [
             {"topic": topic, "partition": number, "start": start}
@@ -125,8 +131,6 @@ def _finish(
     else:
         for one, start in worked.items():
             click.echo(f"{name_of(one)} begins at offset {start} now")
-    if failed:
-        fail("; ".join(_kept(one, before[one], code) for one, code in failed.items()))
 
 
 def _kept(partition: TopicPartition, before: int, code: ErrorCode) -> str:

@@ -279,6 +279,10 @@ def describe(
     chosen = [(one, _numbers(one, keep)) for one in topics]
     if under_replicated or unavailable:
         chosen = [(one, numbers) for one, numbers in chosen if numbers]
+    _show(facts, chosen, as_json=as_json)
+
+
+def _show(facts: "_Facts", chosen: Sequence[tuple[TopicView, list[int]]], *, as_json: bool) -> None:
     if as_json:
         documents = [facts.document(one, numbers) for one, numbers in chosen]
         emit_json({"version": VERSION, "topics": documents})
