@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "logs": ("logs", "logs", "Show what the processes say."),
     "wait": ("wait", "wait", "Wait until something is really so."),
     "topic": ("topics", "topic", "Create, list, describe and delete topics."),
+    "config": ("config", "config", "Show and change settings of topics and brokers."),
     "produce": ("produce", "produce", "Write lines of standard input into a topic."),
     "consume": ("consume", "consume", "Read records from topics."),
     "log": ("log_files", "log", "Show and check the files of logs."),

@@ -57,7 +57,7 @@ def create_topics(
     """Each topic on its own: one may fail while another is made."""
     request = CreateTopicsRequest(topics=[_creatable(one) for one in topics], timeout_ms=timeout_ms)
     ask = Ask(CREATE_TOPICS, request, timeout_ns=ms(2 * timeout_ms))
-    answer = yield from _at_controller(view, ask, lambda message: message.topics)
+    answer = yield from at_controller(view, ask, lambda message: message.topics)
     return [_created(one) for one in answer.topics]
 
 
@@ -70,14 +70,14 @@ def delete_topics(
         timeout_ms=timeout_ms,
     )
     ask = Ask(DELETE_TOPICS, request, timeout_ns=ms(2 * timeout_ms))
-    answer = yield from _at_controller(view, ask, lambda message: message.responses)
+    answer = yield from at_controller(view, ask, lambda message: message.responses)
     return [
         TopicDone(one.name or "", known_code(one.error_code), one.error_message or "")
         for one in answer.responses
     ]
 
 
-def _at_controller(
+def at_controller(
     view: ClusterView, ask: Ask, results: Callable[[Any], Sequence[Any]]
 ) -> Plan[Any]:
     """Any broker first; where it does not pass it on, whoever Metadata calls the controller."""

@@ -1,0 +1,315 @@
+"""`tidelog config`: settings of topics and brokers, on any Kafka cluster."""
+
+from collections.abc import Sequence
+
+import click
+
+from tidelog.clients.admin.configs import (
+    Change,
+    Entry,
+    Kind,
+    Operation,
+    Origin,
+    Resource,
+    alter_configs,
+    describe_configs,
+)
+from tidelog.clients.client import Client
+from tidelog.kernel.ids import BrokerId
+from tidelog.tools.completing import topic_names
+from tidelog.tools.connecting import connected, known_topics
+from tidelog.tools.linting import findings
+from tidelog.tools.output import (
+    DONE,
+    NOT_FOUND,
+    VIOLATION,
+    Group,
+    Target,
+    bootstrap_options,
+    emit_json,
+    fail,
+    json_option,
+    not_found,
+    note,
+    table,
+)
+from tidelog.wire.errors import Rejected
+
+VERSION = 1
+ALL_BROKERS = "all"
+SOURCES = {
+    Origin.UNKNOWN: "unknown",
+    Origin.TOPIC: "topic",
+    Origin.BROKER: "broker",
+    Origin.ALL_BROKERS: "all brokers",
+    Origin.START: "start",
+    Origin.DEFAULT: "default",
+}
+KINDS = {"topic": Kind.TOPIC, "broker": Kind.BROKER}
+OPERATIONS = {"": Operation.SET, "+": Operation.APPEND, "-": Operation.SUBTRACT}
+HIDDEN = "(hidden)"
+
+kind_argument = click.argument("kind", metavar="topic|broker", type=click.Choice(list(KINDS)))
+
+
+def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Topics, where it is about one."""
+    if ctx.params.get("kind") == "topic":
+        return topic_names(ctx, parameter, incomplete)
+    return [ALL_BROKERS] if ALL_BROKERS.startswith(incomplete) else []
+
+
+name_argument = click.argument("name", metavar="NAME", shell_complete=_names)
+
+
+@click.group(
+    "config",
+    cls=Group,
+    examples=(
+        "tidelog config describe topic orders --changed",
+        "tidelog config set topic orders retention.ms=86400000",
+        "tidelog config lint",
+    ),
+)
+def config() -> None:
+    """Show and change settings of topics and brokers."""
+
+
+# -- describe -----------------------------------------------------------------------------------
+
+
+@config.command(
+    "describe",
+    examples=(
+        "tidelog config describe topic orders",
+        "tidelog config describe broker 0 --changed",
+        "tidelog config describe broker all",
+    ),
+)
+@kind_argument
+@name_argument
+@click.argument("keys", metavar="[KEY]...", nargs=-1)
+@click.option("--changed", is_flag=True, help="Only what is not the default.")
+@click.option("--docs", is_flag=True, help="Say what each does.")
+@bootstrap_options
+@json_option
+def describe(  # noqa: PLR0913 -- the options of the command
+    target: Target,
+    kind: str,
+    name: str,
+    keys: Sequence[str],
+    *,
+    changed: bool,
+    docs: bool,
+    as_json: bool,
+) -> None:
+    """Show settings and where their values come from.
+
+    NAME is a topic, or a broker's id; `broker all` is what was changed for all brokers at once.
+    """
+    with connected(target) as client:
+        resource = _resource(client, kind, name)
+        entries = _asked(client.run(describe_configs([resource]))[resource], keys)
+    shown = [one for one in entries if not changed or one.origin is not Origin.DEFAULT]
+    if as_json:
+        documents = [_document(one, resource.kind) for one in shown]
+        emit_json({"version": VERSION, "kind": kind, "name": name, "settings": documents})
+    elif docs:
+        _tell(shown)
+    else:
+        rows = [
+            (one.name, _value(one), _default(one, resource.kind), SOURCES[one.origin])
+            for one in shown
+        ]
+        table(rows, ("SETTING", "VALUE", "DEFAULT", "SOURCE"))
+
+
+def _resource(client: Client, kind: str, name: str) -> Resource:
+    if kind == "topic":
+        (topic,) = known_topics(client, [name])
+        return Resource(Kind.TOPIC, topic.name)
+    if name == ALL_BROKERS:
+        return Resource(Kind.BROKER, "")
+    brokers = {str(broker) for broker in client.view.brokers}
+    if name not in brokers:
+        fail(f"there is no broker {name!r}: there are {', '.join(sorted(brokers))}", NOT_FOUND)
+    return Resource(Kind.BROKER, str(BrokerId(int(name))))
+
+
+def _asked(entries: Sequence[Entry], keys: Sequence[str]) -> Sequence[Entry]:
+    if not keys:
+        return entries
+    by_name = {one.name: one for one in entries}
+    for key in keys:
+        if key not in by_name:
+            raise not_found("setting", key, by_name)
+    return [by_name[key] for key in dict.fromkeys(keys)]
+
+
+def _value(one: Entry) -> str | None:
+    return HIDDEN if one.sensitive else one.value
+
+
+def _default(one: Entry, kind: Kind) -> str | None:
+    """As the cluster says; where it does not, as Kafka has it."""
+    if one.default is not None or kind is not Kind.TOPIC:
+        return one.default
+    from tidelog.node.settings import TOPIC  # noqa: PLC0415 -- only a few settings need the table
+
+    return TOPIC.rows[one.name].default if one.name in TOPIC.rows else None
+
+
+def _document(one: Entry, kind: Kind) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "value": one.value,
+        "default": _default(one, kind),
+        "source": SOURCES[one.origin],
+        "read_only": one.read_only,
+        "sensitive": one.sensitive,
+        "synonyms": [
+            {"name": said.name, "value": said.value, "source": SOURCES[said.origin]}
+            for said in one.synonyms
+        ],
+        "documentation": one.documentation,
+    }
+
+
+def _tell(entries: Sequence[Entry]) -> None:
+    for one in entries:
+        value = _value(one)
+        click.echo(f"{one.name}={'' if value is None else value} ({SOURCES[one.origin]})")
+        click.echo(f"    {one.documentation or 'The cluster says nothing of it.'}")
+
+
+# -- set and unset ------------------------------------------------------------------------------
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only check whether it could be.")
+
+
+@config.command(
+    "set",
+    examples=(
+        "tidelog config set topic orders retention.ms=86400000",
+        "tidelog config set topic orders cleanup.policy+=compact",
+        "tidelog config set broker all log.retention.ms=3600000",
+    ),
+)
+@kind_argument
+@name_argument
+@click.argument("settings", metavar="KEY=VALUE...", nargs=-1, required=True)
+@dry_run_option
+@bootstrap_options
+@json_option
+def set_(
+    target: Target, kind: str, name: str, settings: Sequence[str], *, dry_run: bool, as_json: bool
+) -> None:
+    """Change settings, all of them or none.
+
+    KEY+=VALUE adds to a list, KEY-=VALUE takes away from it.
+    """
+    changes = [change(text) for text in settings]
+    with connected(target) as client:
+        resource = _resource(client, kind, name)
+        _alter(client, resource, changes, dry_run=dry_run)
+        _finish(client, (kind, name), resource, changes, dry_run=dry_run, as_json=as_json)
+
+
+@config.command("unset", examples=("tidelog config unset topic orders retention.ms",))
+@kind_argument
+@name_argument
+@click.argument("keys", metavar="KEY...", nargs=-1, required=True)
+@dry_run_option
+@bootstrap_options
+@json_option
+def unset(
+    target: Target, kind: str, name: str, keys: Sequence[str], *, dry_run: bool, as_json: bool
+) -> None:
+    """Take settings back, to what holds without them."""
+    changes = [Change(key, Operation.DELETE) for key in keys]
+    with connected(target) as client:
+        resource = _resource(client, kind, name)
+        known = [one.name for one in client.run(describe_configs([resource]))[resource]]
+        for key in keys:
+            if key not in known and resource.name:
+                raise not_found("setting", key, known)
+        _alter(client, resource, changes, dry_run=dry_run)
+        _finish(client, (kind, name), resource, changes, dry_run=dry_run, as_json=as_json)
+
+
+def change(text: str) -> Change:
+    """`K=V`, `K+=V` or `K-=V`."""
+    key, equals, value = text.partition("=")
+    sign = key[-1:] if key[-1:] in {"+", "-"} else ""
+    key = key.removesuffix(sign) if sign else key
+    if not equals or not key:
+        raise click.UsageError(f"{text!r}: must be KEY=VALUE")
+    return Change(key, OPERATIONS[sign], value)
+
+
+def _alter(client: Client, resource: Resource, changes: Sequence[Change], *, dry_run: bool) -> None:
+    try:
+        client.run(alter_configs(resource, changes, validate_only=dry_run))
+    except Rejected as refused:
+        what = f"{resource.kind.name.lower()} {resource.name or ALL_BROKERS}"
+        reason = refused.detail.rstrip(".") or refused.code.name
+        fail(f"settings of {what} are not changed: {reason}")
+
+
+def _finish(
+    client: Client,
+    asked: tuple[str, str],
+    resource: Resource,
+    changes: Sequence[Change],
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Say what is in force now; warn where it contradicts something."""
+    kind, name = asked
+    now = {one.name: one for one in client.run(describe_configs([resource]))[resource]}
+    if as_json:
+        settings = [_document(now[one.name], resource.kind) for one in changes if one.name in now]
+        head = {"version": VERSION, "kind": kind, "name": name, "dry_run": dry_run}
+        emit_json(head | {"settings": settings})
+    else:
+        for one in changes:
+            click.echo(f"{kind} {name}: {_told(one, now.get(one.name), dry_run=dry_run)}")
+    if not dry_run and resource.name:
+        _warn(client, resource, {one.name for one in changes})
+
+
+def _warn(client: Client, resource: Resource, touched: set[str]) -> None:
+    for found in findings(client, [resource]):
+        if found.setting in touched:
+            note(f"warning: {found.setting}: {found.reason}")
+
+
+def _told(made: Change, now: Entry | None, *, dry_run: bool) -> str:
+    if dry_run:
+        return f"{made.name} may be changed"
+    if now is None:
+        return f"{made.name} is not set"
+    value = _value(now)
+    return f"{made.name}={'' if value is None else value} ({SOURCES[now.origin]})"
+
+
+# -- lint ---------------------------------------------------------------------------------------
+
+
+@config.command("lint", examples=("tidelog config lint", "tidelog config lint --json"))
+@bootstrap_options
+@json_option
+def lint(target: Target, *, as_json: bool) -> int:
+    """Warn of settings that contradict or lose data.
+
+    Exits 5 where there is something to warn of.
+    """
+    with connected(target) as client:
+        found = findings(client)
+    if as_json:
+        rows = [one._asdict() for one in found]
+        emit_json({"version": VERSION, "findings": rows})
+    else:
+        table(found, ("WHERE", "SETTING", "WHY"))
+    return VIOLATION if found else DONE
