@@ -87,17 +87,23 @@ def compact(
         checkpoint(logs)
     job = job_for(found, map_bytes_max=map_bytes_max, now_ms=now_ms)
     for done in cleaner(log.directory, job):
-        if isinstance(done, Cleaned):
-            segment = log.take_cleaned([one.base for one in done.old], done.size, now_ms)
-            if segment is None:
-                discard_unfinished(log.directory)
-                return found
-            log.directory.sync()
-            segment.rename("")
-        else:
+        if not isinstance(done, Cleaned):
             logs.note_cleaned(log.name.key, done.end)  # type: ignore[attr-defined] # Finished
+        elif not _swap_in(log, done, now_ms):
+            return found
     checkpoint(logs)
     return found
+
+
+def _swap_in(log: Log, done: Cleaned, now_ms: int) -> bool:
+    """Whether the cleaned segment took the place of the old ones; else what is left is dropped."""
+    segment = log.take_cleaned([one.base for one in done.old], done.size, now_ms)
+    if segment is None:
+        discard_unfinished(log.directory)
+        return False
+    log.directory.sync()
+    segment.rename("")
+    return True
 
 
 def checkpoint(logs: LogDirectory) -> None:

@@ -273,14 +273,16 @@ class Life:
         keys = [row.key for row in visible if row.offset < cleaned]
         assert len(keys) == len(set(keys)), "the clean part holds a key twice"
         there = {row.offset for row in visible}
+        for row in self.last_tombstones():
+            since = self.model.first_clean_ms.get(row.offset, self.now_ms)
+            if self.now_ms < since + RETENTION_MS:
+                assert row.offset in there, "a tombstone went too early"
+            if row.offset < cleaned:
+                self.model.first_clean_ms.setdefault(row.offset, self.now_ms)
+
+    def last_tombstones(self) -> list[Record]:
         last = {row.key: row for row in self.model.visible()}
-        for row in last.values():
-            if row.value is None and row.key is not None:
-                since = self.model.first_clean_ms.get(row.offset, self.now_ms)
-                if self.now_ms < since + RETENTION_MS:
-                    assert row.offset in there, "a tombstone went too early"
-                if row.offset < cleaned:
-                    self.model.first_clean_ms.setdefault(row.offset, self.now_ms)
+        return [row for row in last.values() if row.value is None and row.key is not None]
 
     def check_markers(self, rows: list[Record], markers: set[int]) -> None:
         """A transaction whose data is there has its marker."""

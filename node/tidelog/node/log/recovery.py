@@ -4,6 +4,8 @@ What lies below the recovery point was flushed and checked once; it is trusted. 
 that holds it on, each batch is read, checked, and taken into new indexes and the producer state.
 """
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from tidelog.kernel.failures import CorruptError
@@ -28,6 +30,7 @@ from tidelog.node.log.snapshots import (
     write_snapshot,
 )
 from tidelog.node.log.swap import CLEANED_SUFFIX, SWAP_SUFFIX, finish_swaps
+from tidelog.wire.records import BatchHeader
 
 LEFT_BEHIND = (".tmp", DELETED_SUFFIX, CLEANED_SUFFIX)
 """Suffixes of files that were about to become something, or to go."""
@@ -121,12 +124,7 @@ class _Recovery:
             if base != expected and not (self._gaps_allowed and base > expected):
                 self._stop_at_gap(expected, bases[at:])
                 return
-            segment = Segment(self._directory, base, end=base, size=0)
-            if self._segments:
-                # Retention may leave this segment the first one, and the file there may be bad:
-                # then nothing else would know what its producers wrote before.
-                write_snapshot(self._directory, base, self._producers)
-            self._segments.append(segment)
+            segment = self._begin_segment(base)
             scan = self._scan(segment)
             if scan.reason is not None:
                 self._stop_at(segment, scan, bases[at + 1 :])
@@ -134,6 +132,15 @@ class _Recovery:
             if base != bases[-1]:
                 segment.write_indexes(final=True)
                 segment.unload()
+
+    def _begin_segment(self, base: int) -> Segment:
+        if self._segments:
+            # Retention may leave this segment the first one, and the file there may be bad:
+            # then nothing else would know what its producers wrote before.
+            write_snapshot(self._directory, base, self._producers)
+        segment = Segment(self._directory, base, end=base, size=0)
+        self._segments.append(segment)
+        return segment
 
     def _scan(self, segment: Segment) -> Scan:
         """Check each batch of a segment and take it into the log's state."""
@@ -305,11 +312,15 @@ def load_producers(
     """The producers as of offset `end`: the newest snapshot below, and what was written since."""
     offset, producers = newest_snapshot(directory, end) or (0, Producers())
     for segment in segments:
-        if segment.end <= offset or segment.base >= end:
-            continue
-        for _, header in segment.headers_from(segment.locate(max(offset, segment.base))):
-            if header.base_offset >= end:
-                break
-            if header.producer_id >= 0:
-                producers.note(header, header.last_offset, now_ms)
+        if offset < segment.end and segment.base < end:
+            for header in _headers_between(segment, max(offset, segment.base), end):
+                if header.producer_id >= 0:
+                    producers.note(header, header.last_offset, now_ms)
     return producers
+
+
+def _headers_between(segment: Segment, start: int, end: int) -> Iterator[BatchHeader]:
+    for _, header in segment.headers_from(segment.locate(start)):
+        if header.base_offset >= end:
+            return
+        yield header
