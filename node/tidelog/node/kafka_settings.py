@@ -150,19 +150,14 @@ leader.imbalance.check.interval.seconds long 300 1..
 leader.replication.throttled.rate long 9223372036854775807 0..
 listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 listeners list PLAINTEXT://:9092
-log.cleaner.backoff.ms long 15000 0..
-log.cleaner.dedupe.buffer.size long 134217728
-log.cleaner.enable boolean true
 log.cleaner.io.buffer.load.factor double 0.9
 log.cleaner.io.buffer.size int 524288 0..
-log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308
 log.cleaner.threads int 1 0..
 log.dir list /tmp/kafka-logs
 log.dir.failure.timeout.ms long 30000 1..
 log.dirs list -
 log.flush.offset.checkpoint.interval.ms int 60000 0..
 log.flush.start.offset.checkpoint.interval.ms int 60000 0..
-log.retention.check.interval.ms long 300000 1..
 max.connection.creation.rate int 2147483647 0..
 max.connections.per.ip int 2147483647 0..
 max.connections.per.ip.overrides string =

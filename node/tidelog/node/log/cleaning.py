@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory, File
-from tidelog.kernel.limits import MIB
+from tidelog.kernel.limits import MIB, REQUEST_BYTES_MAX
 from tidelog.node.log.cleaning_filter import Filter, Kept, marker_key
 from tidelog.node.log.cleaning_records import take_apart
 from tidelog.node.log.cleaning_transactions import (
@@ -34,7 +34,14 @@ from tidelog.node.log.segment import (
 from tidelog.node.log.snapshots import offsets_with_suffix
 from tidelog.node.log.swap import CLEANED_SUFFIX, discard_unfinished, make_swap
 from tidelog.wire.errors import Rejected, WireError
-from tidelog.wire.records import HEADER, BatchHeader, check_crc, records_of
+from tidelog.wire.records import (
+    HEADER,
+    BatchHeader,
+    check_crc,
+    iterate_batches,
+    read_header,
+    records_of,
+)
 
 _READ_BYTES: Final = 4 * MIB
 _WRITE_BYTES: Final = 1 * MIB
@@ -48,7 +55,7 @@ _NO_KEY_OFFSET: Final = 2**63 - 1
 Throttle = Callable[[int], None]
 
 
-class SegmentFacts(Struct, frozen=True):
+class SegmentFacts(Struct, frozen=True, array_like=True):
     """One sealed segment."""
 
     base: int
@@ -72,14 +79,14 @@ class Job(Struct, frozen=True):
     """Of each active producer the last offset of its data, -1 where that is gone, and its epoch."""
 
 
-class Cleaned(Struct, frozen=True):
+class Cleaned(Struct, frozen=True, tag="cleaned"):
     """One new segment is written, synced and named `.swap`: it may take the old ones' place."""
 
     old: tuple[SegmentFacts, ...]
     size: int
 
 
-class Finished(Struct, frozen=True):
+class Finished(Struct, frozen=True, tag="finished"):
     """The pass is over; the log is clean up to `end`."""
 
     end: int
@@ -165,17 +172,21 @@ class _Pass:
         """The last offset of each key from the dirty segments, up to the end or a full map."""
         keys, dirty = self._map, self._job.dirty_start
         keys.end = dirty
-        aborted = [entry for entry in self._aborted if entry.last_offset >= dirty]
-        transactions = Transactions(aborted)
+        transactions = Transactions(one for one in self._aborted if one.last_offset >= dirty)
         for segment in self._job.segments:
-            if segment.end <= dirty:
-                continue
-            for header, batch in self._batches(segment):
-                if keys.is_full:
-                    return
-                self._learn_batch(header, batch, transactions)
-                keys.end = max(keys.end, header.next_offset)
-            keys.end = max(keys.end, segment.end)
+            if segment.end > dirty and not self._learn_segment(segment, transactions):
+                return
+
+    def _learn_segment(self, segment: SegmentFacts, transactions: Transactions) -> bool:
+        """Whether all of it went into the map."""
+        keys = self._map
+        for header, batch in self._batches(segment):
+            if keys.is_full:
+                return False
+            self._learn_batch(header, batch, transactions)
+            keys.end = max(keys.end, header.next_offset)
+        keys.end = max(keys.end, segment.end)
+        return True
 
     def _learn_batch(
         self, header: BatchHeader, batch: memoryview, transactions: Transactions
@@ -189,7 +200,7 @@ class _Pass:
         keys: Sequence[bytes | None] = columns.keys
         offsets = [*map(add, columns.deltas, repeat(header.base_offset))]
         if header.base_offset < self._job.dirty_start:
-            late = [offset >= self._job.dirty_start for offset in offsets].index(True)
+            late = sum(1 for offset in offsets if offset < self._job.dirty_start)
             keys, offsets = keys[late:], offsets[late:]
         self._map.learn(keys, offsets)
 
@@ -295,25 +306,20 @@ class _Output:
 
 def checked_batches(file: File, size: int, place: str) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Batch after batch of a file, a few MiB at a time; CorruptError at the first bad one."""
-    position = 0
-    chunk, at = memoryview(b""), 0
-    wanted = _READ_BYTES
+    position, wanted = 0, _READ_BYTES
     while position < size:
-        header = BatchHeader._make(HEADER.unpack_from(chunk, at)) if len(chunk) - at >= 61 else None
-        if header is None or header.size_bytes > len(chunk) - at:
-            wanted = max(_READ_BYTES, header.size_bytes if header else 0)
-            fresh = file.read(position, min(wanted, size - position))
-            if len(fresh) <= len(chunk) - at:
-                raise CorruptError(file=place, position=position, reason="the batch is cut short")
-            chunk, at = fresh, 0
-            continue
-        stop = at + header.size_bytes
-        batch = chunk[at:stop]
-        if header.magic != 2 or header.size_bytes < HEADER.size or not check_crc(batch):
-            raise CorruptError(file=place, position=position, reason="wrong checksum")
-        yield header, batch
-        at = stop
-        position += len(batch)
+        start = position
+        chunk = file.read(start, min(wanted, size - start))
+        for header, batch in iterate_batches(chunk):
+            if not check_crc(batch):
+                raise CorruptError(file=place, position=position, reason="wrong checksum")
+            yield header, batch
+            position += len(batch)
+        wanted = _READ_BYTES
+        if position == start:
+            wanted = read_header(chunk).size_bytes
+            if not len(chunk) < wanted <= min(size - start, REQUEST_BYTES_MAX):
+                raise CorruptError(file=place, position=start, reason="the batch is cut short")
 
 
 def grouped(segments: Sequence[SegmentFacts], bytes_max: int) -> list[list[SegmentFacts]]:

@@ -183,6 +183,7 @@ def _offsets(parts: Sequence[bytes]) -> Iterable[int]:
 def _take_singly(columns: Columns, data: bytes, position: int, count: int) -> int:
     """Records of all shapes; where the last one ends. Short varints are read in line."""
     add_key, add_delta, add_run = columns.keys.append, columns.deltas.append, columns.add_run
+    any_tombstone = columns.any_tombstone
     for _ in range(count):
         start = position
         size, position = varint(data, position)
@@ -190,32 +191,34 @@ def _take_singly(columns: Columns, data: bytes, position: int, count: int) -> in
         position += 2
         if data[position - 1] >= 128:
             _, position = varint_rest(data, position, data[position - 1])
-        delta = data[position]
+        delta = data[position] >> 1
         position += 1
-        if delta < 128:
-            delta >>= 1
-        else:
-            delta, position = varint_rest(data, position, delta)
-        size = data[position]
-        position += 1
-        if size < 128:
-            size = (size >> 1) ^ -(size & 1)
-        else:
-            size, position = varint_rest(data, position, size)
-        if size >= 0:
-            key = data[position : position + size]
-            add_key(key if size <= KEY_BYTES_PLAIN else digest(key))
-            position += size
-        else:
-            add_key(None)
-        if data[position] == 1:
-            columns.any_tombstone = True
+        if delta >= 64:
+            delta, position = varint_rest(data, position, data[position - 1])
+        key, position = _key(data, position)
+        add_key(key)
+        any_tombstone |= data[position] == 1
         if position >= end:
             raise WireError(f"record of {end - start} bytes at byte {start} of its batch")
         add_delta(delta)
         add_run(start, end - start, 1)
         position = end
+    columns.any_tombstone = any_tombstone
     return position
+
+
+def _key(data: bytes, position: int) -> tuple[bytes | None, int]:
+    """A record's key, or what stands for it, and the position behind it."""
+    size = data[position]
+    position += 1
+    if size < 128:
+        size = (size >> 1) ^ -(size & 1)
+    else:
+        size, position = varint_rest(data, position, size)
+    if size < 0:
+        return None, position
+    key = data[position : position + size]
+    return key if size <= KEY_BYTES_PLAIN else digest(key), position + size
 
 
 def digest(key: bytes) -> bytes:

@@ -124,6 +124,8 @@ class Log:
         self._maybe_durable = loaded.end
         # Bytes found at open are not durable; neither are the names and the epochs.
         self._names_dirty = self._epochs_dirty = True
+        if self.recovery_point < self._active.base:
+            self._keeper.rolled(self.name)  # the process that sealed them did not come to flush
         if self._directory.read_all(EPOCHS_NAME) != self._epochs.encode():
             self._write_epochs()
 
@@ -283,7 +285,7 @@ class Log:
             if active.first_timestamp >= 0 and timestamp >= 0
             else self._now_ms - self._segment_made_ms
         )
-        return age > self.settings.segment_ms - self._jitter_ms(active)
+        return age > self.settings.roll_ms - self._jitter_ms(active)
 
     def _jitter_ms(self, active: Segment) -> int:
         """Spreads the rolls of many logs; the same each time, for the same segment."""

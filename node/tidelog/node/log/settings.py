@@ -37,3 +37,8 @@ class LogSettings(Struct, frozen=True):
     flush_messages: int = LONG_MAX  # flush.messages
     flush_ms: int = LONG_MAX  # flush.ms
     producer_expiration_ms: int = 24 * HOUR_MS  # producer.id.expiration.ms, a broker's key
+
+    @property
+    def roll_ms(self) -> int:
+        """How old an active segment gets: compaction leaves it alone, but must not wait long."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms

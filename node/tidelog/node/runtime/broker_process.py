@@ -36,6 +36,7 @@ from tidelog.node.replica.hosting import Hosting, log_settings
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.alarm import Alarm
+from tidelog.node.runtime.cleaner_thread import CleanerParts, CleanerThread, Retention
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.descriptors import share_of_this_process
 from tidelog.node.runtime.disk import DirectoryLock, open_disk
@@ -113,6 +114,7 @@ class BrokerProcess:
             storage=LogVolume(self._log_path, self._flusher),
             on_storage_failure=self._on_storage_failure,
         )
+        self._make_cleaner(settings)
         self._listener = self._make_listener(settings)
         self._listener.listen(launch.host, launch.port)
         self._tick()
@@ -165,6 +167,20 @@ class BrokerProcess:
             broker_settings=self._settings.given,
             on_trouble=self._on_trouble,
         )
+
+    def _make_cleaner(self, settings: dict[str, Any]) -> None:
+        parts = CleanerParts(
+            loop=self._loop,
+            logs=self._logs,
+            replicas=self._replicas,
+            settings=settings,
+            flusher=self._flusher,
+            wall_ms=lambda: self._broker.wall_ms(Instant(time.monotonic_ns())),
+            log=self._log,
+            on_disk_failed=self._on_disk_failed,
+        )
+        self._retention = Retention(parts)
+        self._cleaner = CleanerThread(parts)
 
     def _note_recovery(self) -> None:
         for name, size, cut in self._logs.recovered:
@@ -259,6 +275,7 @@ class BrokerProcess:
         self._broker.wall_offset_ns = time.time_ns() - now
         self._slot.heartbeat(now)
         self._ticks += 1
+        self._keep_small(now)
         if self._ticks % 10 == 0:
             self._publish(now)
             due = self._ticks % _CHECKPOINT_TICKS == 0
@@ -284,13 +301,25 @@ class BrokerProcess:
         self._slot.publish()
         self._slot.heartbeat(now)
 
+    def _keep_small(self, now: Instant) -> None:
+        """Retention and compaction, where they are due."""
+        if not self._serving:
+            return
+        now_ms = self._broker.wall_ms(now)
+        try:
+            self._retention.turn(now_ms)
+            if self._ticks % 10 == 0:
+                self._cleaner.turn(now_ms)
+        except OSError as error:
+            self._on_disk_full(error)
+
     def _keep_house(self, now: Instant) -> None:
         """Roll segments that are too old though nothing is written, remove files let go of."""
         now_ms = self._broker.wall_ms(now)
         try:
             for log in self._logs:
                 log.maybe_roll(now_ms)
-            self._logs.purge()
+            self._logs.purge(now_ms)
         except OSError as error:
             self._on_disk_full(error)
 
@@ -345,6 +374,7 @@ class BrokerProcess:
     def _on_left(self, _outcome: ErrorCode) -> None:
         """The coordinator knows: end the connections, close the log so that it is trusted."""
         self._listener.close()
+        self._cleaner.close()
         supervisor = self._board.read_slot(slot_of(Role.SUPERVISOR))
         sync = supervisor is not None and bool(supervisor[Word.SYNC_AT_STOP])
         self._flusher.close(self._high_watermarks, sync=sync, done=self._on_closed)

@@ -1,0 +1,292 @@
+"""Keeps a broker's logs small: retention on the loop, a little at a time, and compaction beside it.
+
+Compaction is decided and put in force on the loop, between two events; a thread waits for the
+worker process that reads and writes, and for the disk. A shell.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tidelog.node.log.checkpoints import PARTITION_METADATA
+from tidelog.node.log.cleaner import Candidate, candidate, filthiest, job_for
+from tidelog.node.log.cleaning import Cleaned, Finished
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.log import Log
+from tidelog.node.log.retention import Sweep
+from tidelog.node.log.swap import discard_unfinished
+from tidelog.node.replica.replicas import Replica, Replicas
+from tidelog.node.runtime.cleaner_worker import Failed, Order, Worker
+from tidelog.node.runtime.flusher import Flusher
+from tidelog.node.runtime.process import EventLog
+
+if TYPE_CHECKING:
+    from tidelog.kernel.ids import TopicPartition
+
+_T = TypeVar("_T")
+_AGAIN_MS: Final = 1_000
+_MILLISECOND: Final = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerParts:
+    """What both need of the broker."""
+
+    loop: asyncio.AbstractEventLoop
+    logs: LogDirectory
+    replicas: Replicas
+    settings: Mapping[str, Any]
+    """Live: a change counts from the next turn on."""
+    flusher: Flusher
+    wall_ms: Callable[[], int]
+    log: EventLog
+    on_disk_failed: Callable[[OSError], None]
+
+    def high_watermark(self, replica: Replica) -> int:
+        leader = replica.leader
+        if leader is not None:
+            return leader.high_watermark
+        return self.logs.high_watermark(replica.topic, replica.partition)
+
+
+class Retention:
+    """Deletes what is old or too much.
+
+    Invariant: no record is taken away before the checkpoint says so: a kill never brings it back.
+    """
+
+    def __init__(self, parts: CleanerParts) -> None:
+        self._parts = parts
+        self._sweep: Sweep | None = None
+        self._wanted: dict[Log, int] = {}
+        self._next_ms = 0
+
+    def turn(self, now_ms: int) -> None:
+        """Called ten times a second."""
+        sweep = self._sweep
+        if sweep is None:
+            if now_ms < self._next_ms:
+                return
+            self._next_ms = now_ms + self._parts.settings["log.retention.check.interval.ms"]
+            water = self._parts.high_watermark
+            replicas = [*self._parts.replicas]
+            self._sweep = sweep = Sweep((one.log, water(one)) for one in replicas)
+        self._wanted |= sweep.step(now_ms, self._on_trouble)
+        if sweep.done:
+            self._sweep = None
+            wanted, self._wanted = self._wanted, {}
+            if wanted:
+                self._begin(wanted)
+
+    def _on_trouble(self, log: Log, reason: str) -> None:
+        self._parts.log.error("retention_failed", partition=log.name.directory, reason=reason)
+
+    def _begin(self, wanted: dict[Log, int]) -> None:
+        parts = self._parts
+        parts.logs.plan_starts({log.name.key: start for log, start in wanted.items()})
+        parts.flusher.checkpoint(lambda _kept: self._take_away(wanted))
+
+    def _take_away(self, wanted: dict[Log, int]) -> None:
+        """The checkpoint is in force; where the disk is too full for it, this makes room."""
+        parts = self._parts
+        parts.logs.plan_starts({})
+        gone = {log: start for log, start in wanted.items() if log.has_files}
+        for log, start in gone.items():
+            log.advance_start(min(start, log.end))
+            parts.log.info("records_expired", partition=log.name.directory, start=log.start)
+        future = parts.loop.run_in_executor(None, parts.logs.sync)
+        future.add_done_callback(lambda done: self._put_aside(gone, done))
+
+    def _put_aside(self, gone: dict[Log, int], done: "asyncio.Future[None]") -> None:
+        error = done.exception()
+        if isinstance(error, OSError):
+            self._parts.on_disk_failed(error)
+            return
+        now_ms = self._parts.wall_ms()
+        for log in gone:
+            log.put_aside(log.start, now_ms)
+            purge_later(self._parts, log)
+
+
+class CleanerThread:
+    """Compacts one log after another, the filthiest first.
+
+    Invariant: at most one thread and one worker; what they find is put in force on the loop only.
+    """
+
+    def __init__(self, parts: CleanerParts) -> None:
+        self._parts = parts
+        self._next_ms = 0
+        self._running = False
+        self._stopping = False
+        self._worker: Worker | None = None
+        self._uncleanable: set[TopicPartition] = set()
+        """Damaged, or full of what nobody can read: told once, left alone until the next start."""
+
+    def turn(self, now_ms: int) -> None:
+        """Called once a second."""
+        if self._running or self._stopping or now_ms < self._next_ms:
+            return
+        found = self._next()
+        if found is None:
+            self._next_ms = now_ms + self._parts.settings["log.cleaner.backoff.ms"]
+            return
+        self._running = True
+        threading.Thread(target=self._run, args=(found,), name="cleaner", daemon=True).start()
+
+    def close(self) -> None:
+        """What is under way is left as it is: the next start ends or undoes it."""
+        self._stopping = True
+        if self._worker is not None:
+            self._worker.kill()
+
+    # -- on the loop
+
+    def _next(self) -> Candidate | None:
+        parts = self._parts
+        if self._stopping or not parts.settings["log.cleaner.enable"]:
+            return None
+        return filthiest(filter(None, map(self._look_at, [*parts.replicas])))
+
+    def _look_at(self, replica: Replica) -> Candidate | None:
+        log, key = replica.log, replica.key
+        if not log.settings.compact or key in self._uncleanable:
+            return None
+        now_ms = self._parts.wall_ms()
+        log.maybe_roll(now_ms)
+        water = self._parts.high_watermark(replica)
+        return candidate(log, self._parts.logs.cleaned(key), water, now_ms)
+
+    def _order(self, found: Candidate) -> Order:
+        settings, log = self._parts.settings, found.log
+        map_bytes_max = settings["log.cleaner.dedupe.buffer.size"]
+        return Order(
+            path=log.directory.path,
+            metadata=log.directory.read_all(PARTITION_METADATA) or b"",
+            bytes_per_second=settings["log.cleaner.io.max.bytes.per.second"],
+            job=job_for(found, map_bytes_max=map_bytes_max, now_ms=self._parts.wall_ms()),
+        )
+
+    def _announce(self, found: Candidate, done: Callable[[bool], None]) -> None:
+        """Before its first pass a log must be known as compacted."""
+        key = found.log.name.key
+        if self._parts.logs.cleaned(key) is not None:
+            done(True)  # noqa: FBT003 -- as a checkpoint says it
+            return
+        self._parts.logs.note_cleaned(key, found.dirty_start)
+        self._parts.flusher.checkpoint(done)
+
+    def _finished(self, found: Candidate, result: Finished | Failed) -> None:
+        log, name = found.log, found.log.name
+        if isinstance(result, Finished):
+            self._parts.logs.note_cleaned(name.key, result.end)
+            self._parts.log.info(
+                "compacted",
+                partition=name.directory,
+                end=result.end,
+                keys=result.keys,
+                bytes_read=result.bytes_read,
+                bytes_written=result.bytes_written,
+            )
+            purge_later(self._parts, log)
+            return
+        self._next_ms = self._parts.wall_ms() + _AGAIN_MS
+        if result.is_damage:
+            self._uncleanable.add(name.key)
+        self._parts.log.error("compaction_failed", partition=name.directory, reason=result.reason)
+
+    def _ended(self, error: BaseException | None) -> None:
+        self._running = False
+        if isinstance(error, OSError):
+            self._parts.on_disk_failed(error)
+        elif error is not None:
+            raise error
+
+    # -- in the thread
+
+    def _run(self, first: Candidate) -> None:
+        error: BaseException | None = None
+        try:
+            self._work(first)
+        except BaseException as caught:  # noqa: BLE001 -- raised again on the loop
+            error = caught
+        if not self._stopping:
+            self._parts.loop.call_soon_threadsafe(self._ended, error)
+
+    def _work(self, first: Candidate) -> None:
+        self._worker = worker = Worker()
+        try:
+            found: Candidate | None = first
+            while found is not None and not self._stopping:
+                if not self._clean(worker, found):
+                    return
+                found = self._on_loop(self._next)
+        except EOFError:
+            if not self._stopping:
+                self._parts.log.warning("cleaner_worker_died")
+        finally:
+            self._worker = None
+            worker.close()
+
+    def _clean(self, worker: Worker, found: Candidate) -> bool:
+        """One pass over one log; whether to go on with the next."""
+
+        def announce(done: Callable[[bool], None]) -> None:
+            self._announce(found, done)
+
+        if not self._wait_for(announce):
+            return False
+        self._parts.logs.sync()
+        for result in worker.results(self._on_loop(lambda: self._order(found))):
+            if not isinstance(result, Cleaned):
+                self._on_loop(partial(self._finished, found, result))
+                return isinstance(result, Finished)
+            if not self._put_in_force(found.log, result):
+                return False
+        return True
+
+    def _put_in_force(self, log: Log, cleaned: Cleaned) -> bool:
+        """Whether the log is still what it was when the pass began."""
+        bases = [one.base for one in cleaned.old]
+        take = partial(log.take_cleaned, bases, cleaned.size, self._parts.wall_ms())
+        segment = self._on_loop(take)
+        if segment is None:
+            discard_unfinished(log.directory)
+            return False
+        # The old names must be gone for good before a new file may be called like one of them.
+        log.directory.sync()
+        self._on_loop(partial(segment.rename, ""))
+        return True
+
+    def _on_loop(self, call: Callable[[], _T]) -> _T:
+        """Have the loop call it, between two events; its result."""
+
+        def answer(done: Callable[[_T], None]) -> None:
+            done(call())
+
+        return self._wait_for(answer)
+
+    def _wait_for(self, ask: Callable[[Callable[[_T], None]], None]) -> _T:
+        """Have the loop ask for something; what it is told, whenever that is."""
+        answer: Future[_T] = Future()
+
+        def begin() -> None:
+            try:
+                ask(answer.set_result)
+            except BaseException as error:  # noqa: BLE001 -- raised again in the thread
+                answer.set_exception(error)
+
+        if self._stopping:
+            raise EOFError("the broker stops")
+        self._parts.loop.call_soon_threadsafe(begin)
+        return answer.result()
+
+
+def purge_later(parts: CleanerParts, log: Log) -> None:
+    """Remove the files just put aside when their time is up."""
+    delay_s = (log.settings.file_delete_delay_ms + 1) * _MILLISECOND
+    parts.loop.call_later(delay_s, lambda: log.purge(parts.wall_ms()))

@@ -1,0 +1,149 @@
+"""The process that compacts: its main function, and the broker's end of the pipes to it. A shell.
+
+A process of its own because the work is all Python: in a thread of the broker it would hold the
+interpreter's lock, 5 ms at a time, and every produce would wait for it. It touches files only, in
+the one directory it is given, and ends with the broker. (docs/decisions/0014-compaction.md)
+"""
+
+import contextlib
+import ctypes
+import errno
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from tidelog.kernel.failures import CorruptError
+from tidelog.node.log.checkpoints import PARTITION_METADATA
+from tidelog.node.log.cleaning import Cleaned, Finished, Job, clean
+from tidelog.node.runtime.disk import open_disk
+
+_PR_SET_PDEATHSIG: Final = 1
+_NICENESS: Final = 10
+_SLEEP_MIN_S: Final = 0.005
+
+
+class Order(msgspec.Struct, frozen=True):
+    """One pass to be done."""
+
+    path: str
+    metadata: bytes
+    """What the partition's metadata file holds: a path may have come to name another topic's."""
+    bytes_per_second: float
+    job: Job
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """A pass could not be done."""
+
+    reason: str
+    is_damage: bool
+    """No later try will do better."""
+
+
+Result = Cleaned | Finished | Failed
+
+
+class Throttle:
+    """Sleeps so that no more than so many bytes go through in a second."""
+
+    def __init__(self, bytes_per_second: float) -> None:
+        self._rate = bytes_per_second
+        self._ahead_until = time.monotonic()
+
+    def __call__(self, size: int) -> None:
+        now = time.monotonic()
+        self._ahead_until = max(self._ahead_until, now) + size / self._rate
+        if self._ahead_until - now >= _SLEEP_MIN_S:
+            time.sleep(self._ahead_until - now)
+
+
+class Worker:
+    """The broker's end. Used by one thread, but for `kill`."""
+
+    def __init__(self) -> None:
+        import subprocess  # noqa: PLC0415 -- most brokers never need it
+
+        # Of the parent's path nothing but what its variables say: never the current folder.
+        command = [sys.executable, "-P", "-m", "tidelog.node.runtime.cleaner_worker"]
+        self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
+            [*command, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def results(self, order: Order) -> Iterator[Result]:
+        """What comes of an order, as it comes; EOFError where the process ended before."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise EOFError("the worker is gone") from None
+        result: Result | None = None
+        while result is None or isinstance(result, Cleaned):
+            line = self._process.stdout.readline()
+            if not line:
+                raise EOFError("the worker is gone")
+            result = msgspec.json.decode(line, type=Result)
+            yield result
+
+    def kill(self) -> None:
+        """From any thread: what it was doing is found unfinished, and removed, later."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """It ends when nothing more is ordered; what it still does is not waited for."""
+        self._process.kill()
+        with self._process:  # closes the pipes and collects it
+            pass
+
+
+def main() -> None:
+    """Take orders until the broker closes the pipe."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != int(sys.argv[1]):
+        return  # the broker died before this was asked for
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
+    gc.disable()  # nothing here makes cycles, and the key map is large
+    for line in sys.stdin.buffer:
+        _obey(msgspec.json.decode(line, type=Order))
+
+
+def _obey(order: Order) -> None:
+    try:
+        _clean(order)
+    except CorruptError as error:
+        _say(Failed(str(error), is_damage=True))
+    except OSError as error:
+        # A full disk may have room later; a file that is gone was deleted with its topic.
+        later = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.ENOENT, errno.EMFILE}
+        _say(Failed(str(error), is_damage=not later))
+
+
+def _clean(order: Order) -> None:
+    """In that very directory, wherever it is moved to meanwhile."""
+    descriptor = os.open(order.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        directory = open_disk(f"/proc/self/fd/{descriptor}", open_files_max=64)
+        if (directory.read_all(PARTITION_METADATA) or b"") != order.metadata:
+            raise FileNotFoundError(errno.ENOENT, "another topic's by now", order.path)
+        for result in clean(directory, order.job, Throttle(order.bytes_per_second)):
+            _say(result)
+    finally:
+        os.close(descriptor)
+
+
+def _say(result: Result) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
