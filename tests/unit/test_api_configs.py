@@ -72,6 +72,16 @@ def test_a_topic_has_every_setting_its_own_or_not(bench: HandlerBench) -> None:
     assert not any(row.read_only or row.is_sensitive for row in result.configs)
 
 
+def test_to_ask_for_no_setting_asks_for_all(bench: HandlerBench) -> None:
+    bench.topic("t")
+    resource = k32_describe_configs.DescribeConfigsResource(
+        resource_type=TOPICS, resource_name="t", configuration_keys=[]
+    )
+    request = k32_describe_configs.DescribeConfigsRequest(resources=[resource])
+    (result,) = bench.ask(k32_describe_configs.API, 4, request).results
+    assert len(result.configs) == len(TOPIC.rows)
+
+
 def test_synonyms_come_the_strongest_first(bench: HandlerBench) -> None:
     bench.topic("t", max_message_bytes="1000")
     row = one(describe(bench, TOPICS, "t", "max.message.bytes", "no.such"))

@@ -154,9 +154,10 @@ class _Description:
 
 
 def _asked(known: Iterable[str], resource: DescribeConfigsResource) -> list[str]:
-    """Names that are asked for and there; of others nothing is said."""
+    """Names that are asked for and there; of others nothing is said. To ask for none asks for all,
+    as with Kafka."""
     keys = resource.configuration_keys
-    if keys is None:
+    if not keys:
         return list(known)
     wanted = frozenset(keys)
     return [name for name in known if name in wanted]
