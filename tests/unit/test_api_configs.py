@@ -176,6 +176,16 @@ def test_a_change_of_the_brokers_settings_reaches_open_logs_and_goes_again(
     assert bench.broker.settings["message.max.bytes"] == 2000
 
 
+def test_a_setting_that_only_a_change_gave_is_gone_with_it(bench: HandlerBench) -> None:
+    bench.topic("t")
+    bench.replay(ConfigChanged(ResourceKind.BROKER, "0", "log.retention.ms", "5"))
+    (replica,) = bench.broker.replicas
+    assert replica.log.settings.retention_ms == 5
+    bench.replay(ConfigChanged(ResourceKind.BROKER, "0", "log.retention.ms", None))
+    assert replica.log.settings.retention_ms == 604_800_000
+    assert bench.broker.settings["log.retention.ms"] is None
+
+
 # -- changing -----------------------------------------------------------------------------------
 
 
