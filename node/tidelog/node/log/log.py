@@ -418,7 +418,7 @@ class Log:
             self._load()
         if self._segments is None:
             return []
-        found: list[Syncable] = []
+        found = self._segments.take_unsynced()
         self._flush_floor = None
         if upto >= self.end:
             self._dirty_since = None

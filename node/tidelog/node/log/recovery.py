@@ -92,13 +92,23 @@ class _Recovery:
         if not bases:
             # Killed between making the directory and the first file: nothing was written.
             bases = [make_segment(self._directory, self._expected.start).base]
-        below = sum(base <= self._expected.recovery_point for base in bases)
-        first = max(below - 1, 0)
+        first = self._first_doubted(bases)
         trusted, doubted = bases[:first], bases[first:]
         self._segments = trusted_segments(self._directory, trusted, end=doubted[0])
         ahead = self._load_history(doubted[0])
         self._scan_all(doubted)
         return self._finish(ahead)
+
+    def _first_doubted(self, bases: list[int]) -> int:
+        """Where to begin: with the segment that holds the recovery point.
+
+        After a power loss, where it only ends there: sealed later than it was flushed, its indexes
+        may be older than its batches, and what is old in an index looks whole.
+        """
+        point = self._expected.recovery_point
+        if self._expected.last_stop is LastStop.POWER_LOSS:
+            point -= 1
+        return max(sum(base <= point for base in bases) - 1, 0)
 
     def _drop_deleted(self, bases: list[int]) -> list[int]:
         """Without what lies wholly below the log's start: a power loss may bring it back."""

@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-from tidelog.kernel.files import Directory
+from tidelog.kernel.files import Directory, Syncable
 from tidelog.node.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name
 
 SEGMENTS_KEPT_LOADED = 4
@@ -13,7 +13,16 @@ DELETED_SUFFIX = ".deleted"
 class SegmentList:
     """Invariant: never empty; each segment ends where the next begins or, compacted, before it."""
 
-    __slots__ = ("_aside", "_bases", "_directory", "_loaded", "_retired", "_segments", "active")
+    __slots__ = (
+        "_aside",
+        "_bases",
+        "_directory",
+        "_loaded",
+        "_retired",
+        "_sealed_unsynced",
+        "_segments",
+        "active",
+    )
 
     def __init__(self, directory: Directory, segments: Iterable[Segment]) -> None:
         self._directory = directory
@@ -23,6 +32,8 @@ class SegmentList:
         self._loaded: list[Segment] = []
         self._retired: list[Segment] = []
         """Out of the log; they keep their names until the log's start vouches for that."""
+        self._sealed_unsynced = self._segments[-2:-1]
+        """Their indexes are not known to be on stable storage, though their batches may be."""
         self._aside: list[tuple[int, Segment]] = []
         """Named `.deleted`, to be removed at that time: until then readers may go on."""
 
@@ -70,7 +81,13 @@ class SegmentList:
         old = self.active
         old.write_indexes(final=True)
         self._note_use(old)
+        self._sealed_unsynced.append(old)
         return self._add(base)
+
+    def take_unsynced(self) -> list[Syncable]:
+        """Files of segments that were sealed since this was last asked."""
+        sealed, self._sealed_unsynced = self._sealed_unsynced, []
+        return [file for segment in sealed for file in segment.syncables(sealed=True)]
 
     def restart(self, base: int) -> Segment:
         """Nothing but an empty segment at `base`; all others go, the newest first."""
