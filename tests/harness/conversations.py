@@ -26,10 +26,14 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response, encode_request, joined
 from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
+from tidelog.wire.messages import k37_create_partitions as growth
+from tidelog.wire.messages import k44_incremental_alter_configs as altering
 from tidelog.wire.metadata_records import MetadataRecord
 
 CREATE_VERSION = 7
 DELETE_VERSION = 6
+GROWTH_VERSION = 3
+ALTER_VERSION = 1
 CALL_MS = 5_000
 CLIENT = Client("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1:50000")
 
@@ -43,12 +47,18 @@ class Outcome:
     """Records that were on disk when it came."""
 
     def codes(self) -> list[int]:
-        """The error codes of an answer to a creation or deletion."""
+        """The error codes of an answer to a client's request."""
         assert isinstance(self.result, bytes), self.result
         frame = memoryview(self.result)
         if frame[0] == creation.API.key:  # a call's correlation id begins with its key
             _, created = decode_response(creation.API, CREATE_VERSION, frame)
             return [row.error_code for row in created.topics]
+        if frame[0] == growth.API.key:
+            _, grown = decode_response(growth.API, GROWTH_VERSION, frame)
+            return [row.error_code for row in grown.results]
+        if frame[0] == altering.API.key:
+            _, altered = decode_response(altering.API, ALTER_VERSION, frame)
+            return [row.error_code for row in altered.responses]
         _, deleted = decode_response(deletion.API, DELETE_VERSION, frame)
         return [row.error_code for row in deleted.responses]
 
@@ -205,6 +215,25 @@ class Conversation:
         request = deletion.DeleteTopicsRequest(topics=states)
         return self._forward(
             broker, joined(encode_request(deletion.API, DELETE_VERSION, 20 << 24, None, request))
+        )
+
+    def grow(self, broker: int, name: str, count: int) -> Outcome:
+        topics = [growth.CreatePartitionsTopic(name=name, count=count, assignments=None)]
+        request = growth.CreatePartitionsRequest(topics=topics)
+        return self._forward(
+            broker, joined(encode_request(growth.API, GROWTH_VERSION, 37 << 24, None, request))
+        )
+
+    def configure(self, broker: int, resource: str, name: str, value: str | None) -> Outcome:
+        """Set or take back one entry: of a topic, or of all brokers where no topic is named."""
+        operation = 1 if value is None else 0
+        entry = altering.AlterableConfig(name=name, config_operation=operation, value=value)
+        row = altering.AlterConfigsResource(
+            resource_type=2 if resource else 4, resource_name=resource, configs=[entry]
+        )
+        request = altering.IncrementalAlterConfigsRequest(resources=[row])
+        return self._forward(
+            broker, joined(encode_request(altering.API, ALTER_VERSION, 44 << 24, None, request))
         )
 
     def _forward(self, broker: int, frame: bytes) -> Outcome:

@@ -15,19 +15,29 @@ from tidelog.kernel.limits import PRODUCER_ID_BLOCK
 from tidelog.node.metadata.link import IdBlock
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.metadata_records import (
+    ConfigChanged,
     ControllerActivated,
     MetadataRecord,
+    PartitionCreated,
     TopicCreated,
     TopicDeleted,
 )
 
 NAMES = ("a", "b", "c.d", "c_d")
+SETTING, BROKERS_SETTING = "flush.messages", "log.flush.interval.messages"
 BROKERS = st.integers(0, 2)
 STEPS = st.one_of(
     st.tuples(
         st.just("create"), BROKERS, st.sampled_from(NAMES), st.integers(-1, 3), st.integers(-1, 3)
     ),
     st.tuples(st.just("delete"), BROKERS, st.lists(st.sampled_from(NAMES), min_size=1, max_size=2)),
+    st.tuples(st.just("grow"), BROKERS, st.sampled_from(NAMES), st.integers(1, 6)),
+    st.tuples(
+        st.just("configure"),
+        BROKERS,
+        st.sampled_from(("", *NAMES)),
+        st.sampled_from(("1", "2", None)),
+    ),
     st.tuples(st.just("allocate"), BROKERS),
     st.tuples(st.just("deliver"), st.integers(1, 12)),
     st.tuples(st.just("force"), st.integers(1, 3)),
@@ -49,6 +59,8 @@ class History:
         self.talk = Conversation(ControllerSettings(replication_factor_max=3))
         self.creations: list[tuple[str, Outcome]] = []
         self.deletions: list[tuple[list[str], Outcome]] = []
+        self.growths: list[tuple[str, int, Outcome]] = []
+        self.changes: list[tuple[str, str | None, Outcome]] = []
         self.blocks: list[Outcome] = []
         self.lives = Counter[int]()
         self.talk.start_coordinator()
@@ -108,6 +120,12 @@ class History:
                 self.creations.append((name, created))
             case "delete", list(names):
                 self.deletions.append((names, self.talk.delete(broker, *dict.fromkeys(names))))
+            case "grow", str(name), int(count):
+                self.growths.append((name, count, self.talk.grow(broker, name, count)))
+            case "configure", str(resource), str() | None as value:
+                name = SETTING if resource else BROKERS_SETTING
+                changed = self.talk.configure(broker, resource, name, value)
+                self.changes.append((resource, value, changed))
             case _:
                 raise AssertionError(what)
 
@@ -159,12 +177,35 @@ def answers_are_true(history: History) -> None:
     for name, outcome in history.creations:
         if was_done(outcome):
             assert made(log[: outcome.on_disk], name)
+    for name, count, outcome in history.growths:
+        if was_done(outcome):
+            assert count in sizes(log[: outcome.on_disk], name)
+    for resource, value, outcome in history.changes:
+        if was_done(outcome):
+            assert value in values(log[: outcome.on_disk], resource)
     created = Counter(name for name, outcome in history.creations if was_done(outcome))
     assert all(made(log, name) >= times for name, times in created.items())
     assert deletions_promised(history) <= deletions_in(log)
     blocks = [one.result for one in history.blocks if isinstance(one.result, IdBlock)]
     firsts = sorted(block.first for block in blocks)
     assert all(after - before >= PRODUCER_ID_BLOCK for before, after in pairwise(firsts))
+
+
+def sizes(log: list[MetadataRecord], name: str) -> set[int]:
+    """How many partitions any topic of this name ever had."""
+    topics = {one.topic for one in log if isinstance(one, TopicCreated) and one.name == name}
+    return {
+        one.partition + 1
+        for one in log
+        if isinstance(one, PartitionCreated) and one.topic in topics
+    }
+
+
+def values(log: list[MetadataRecord], resource: str) -> set[str | None]:
+    """What the entry ever was; at first it is not set."""
+    return {None} | {
+        one.value for one in log if isinstance(one, ConfigChanged) and one.resource == resource
+    }
 
 
 def was_done(outcome: Outcome) -> bool:
