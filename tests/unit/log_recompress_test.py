@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.brokers import HandlerBench
+from harness.fetch_raw import fetch_request
 from harness.log_batches import NOW_MS, batch
 from harness.produce_raw import produce_request
 from tidelog.kernel.limits import DECOMPRESSED_BATCH_BYTES_MAX
@@ -14,7 +15,7 @@ from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.validation import BatchRules, rules_of, validate_produced
 from tidelog.wire.codecs import Codec, compress
 from tidelog.wire.errors import ErrorCode, Rejected
-from tidelog.wire.messages import k00_produce
+from tidelog.wire.messages import k00_produce, k01_fetch
 from tidelog.wire.records import (
     BatchHeader,
     Origin,
@@ -91,6 +92,16 @@ def test_a_batch_that_has_grown_too_large_is_refused() -> None:
 
 def test_what_is_not_of_its_codec_is_no_record() -> None:
     assert refusal(b"not gzip at all", rules(Codec.LZ4)).code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(("version", "code"), [(9, 76), (10, 0)])
+def test_a_client_too_old_for_zstd_is_told_so(tmp_path: Path, version: int, code: int) -> None:
+    bench = HandlerBench(tmp_path)
+    bench.topic("t", compression_type="zstd")
+    bench.ask(k00_produce.API, 9, produce_request("t", build_batch(RECORDS)))
+    request = fetch_request("t", 0)
+    (topic,) = bench.ask(k01_fetch.API, version, request).responses
+    assert topic.partitions[0].error_code == code
 
 
 def test_a_broker_keeps_what_it_packed(tmp_path: Path) -> None:

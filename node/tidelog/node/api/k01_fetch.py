@@ -17,6 +17,7 @@ from tidelog.node.api.registry import Route
 from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.replicas import Replica
 from tidelog.node.replica.waiting import Waiter
+from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k01_fetch import (
     API,
@@ -28,6 +29,7 @@ from tidelog.wire.messages.k01_fetch import (
 )
 from tidelog.wire.primitives import Records
 
+_ZSTD_VERSION: Final = 10
 _BY_ID_VERSION: Final = 13
 _READ_COMMITTED: Final = 1
 _NOTHING: Final = b""
@@ -130,6 +132,8 @@ def _look(plan: _Plan) -> tuple[list[tuple[Want, PartitionData]], int, bool]:
 
 def _read(plan: _Plan, want: Want, left: int, *, first: bool) -> PartitionData:
     replica, leader = _find(plan.call, want)
+    if plan.call.version < _ZSTD_VERSION and replica.rules.codec is Codec.ZSTD:
+        raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     log = replica.log
     with partitions.storage_errors(plan.call.broker, replica):
         diverging = _divergence(replica, want)
