@@ -77,6 +77,23 @@ def test_settings_that_cannot_be(quay: Cluster, golden: Golden) -> None:
     golden("cli_config_refused", text)
 
 
+def test_what_a_start_would_take_and_from_where(quay: Cluster, golden: Golden) -> None:
+    folder = quay.folder / "project"
+    folder.mkdir()
+    (folder / "tidelog.toml").write_text(
+        '"num.partitions" = 3\n"log.retention.ms" = 5000\n[broker.1]\n"max.connections" = 7\n'
+    )
+    there = Cluster(folder, environment={"KAFKA_NUM_PARTITIONS": "4"})
+    text = script(
+        there,
+        "config show",
+        "config show --origin --set num.partitions=5",
+        "config show --json --set broker.1:max.connections=8",
+        "config show --set num.partition=5",
+    )
+    golden("cli_config_show", text)
+
+
 def test_topics_are_altered(quay: Cluster, golden: Golden) -> None:
     text = script(
         quay,

@@ -16,6 +16,7 @@ from tidelog.clients.admin.configs import (
 )
 from tidelog.clients.client import Client
 from tidelog.kernel.ids import BrokerId
+from tidelog.tools.commands.config_show import show
 from tidelog.tools.completing import topic_names
 from tidelog.tools.connecting import connected, known_topics
 from tidelog.tools.linting import findings
@@ -73,6 +74,9 @@ name_argument = click.argument("name", metavar="NAME", shell_complete=_names)
 )
 def config() -> None:
     """Show and change settings of topics and brokers."""
+
+
+config.add_command(show)
 
 
 # -- describe -----------------------------------------------------------------------------------

@@ -65,9 +65,7 @@ class Flags(Struct, frozen=True):
 
 def gather(flags: Flags, environment: Mapping[str, str], folder: Path, table: Table) -> Wish:
     """All sources, the strongest last to speak. SettingError says which setting, and where."""
-    cluster, given = _from_files(flags.config, folder)
-    given += _from_environment(environment, table)
-    given += [_from_flag(text) for text in flags.settings]
+    cluster, given = _given(flags, environment, folder, table)
     wish = Wish(
         brokers=_number("brokers", flags.brokers, environment, cluster, BROKERS_MAX),
         base_port=_number("base-port", flags.base_port, environment, cluster, PORT_MAX),
@@ -75,6 +73,26 @@ def gather(flags: Flags, environment: Mapping[str, str], folder: Path, table: Ta
     for origin in given:
         _take(wish, origin, table)
     return wish
+
+
+def origins(
+    flags: Flags, environment: Mapping[str, str], folder: Path, table: Table
+) -> list[Origin]:
+    """Every setting that is given anywhere, checked; of one name and broker the last one counts."""
+    _, given = _given(flags, environment, folder, table)
+    wish = Wish()
+    for origin in given:
+        _take(wish, origin, table)
+    return given
+
+
+def _given(
+    flags: Flags, environment: Mapping[str, str], folder: Path, table: Table
+) -> tuple[Mapping[str, object], list[Origin]]:
+    cluster, given = _from_files(flags.config, folder)
+    given += _from_environment(environment, table)
+    given += [_from_flag(text) for text in flags.settings]
+    return cluster, given
 
 
 def _take(wish: Wish, origin: Origin, table: Table) -> None:
