@@ -7,8 +7,6 @@ while the broker goes on; the broker puts the new segments in the old ones' plac
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
-from operator import add
 from typing import Final
 
 from msgspec import Struct
@@ -198,7 +196,7 @@ class _Pass:
             return
         columns = take_apart(records_of(header, batch), header.record_count)
         keys: Sequence[bytes | None] = columns.keys
-        offsets = [*map(add, columns.deltas, repeat(header.base_offset))]
+        offsets = columns.offsets(header.base_offset)
         if header.base_offset < self._job.dirty_start:
             late = sum(1 for offset in offsets if offset < self._job.dirty_start)
             keys, offsets = keys[late:], offsets[late:]

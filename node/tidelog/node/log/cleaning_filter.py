@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, repeat
-from operator import add, ge
+from operator import ge
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -71,9 +71,8 @@ class Filter:
         if self._transactions.discards_data(header) or not header.record_count:
             return self._empty(header)
         columns = take_apart(records_of(header, batch), header.record_count)
-        offsets = map(add, columns.deltas, repeat(header.base_offset))
         last = map(self._last_offset_of, columns.keys, repeat(-1))
-        mask = [*map(ge, offsets, last)]
+        mask = [*map(ge, columns.offsets(header.base_offset), last)]
         if False not in mask and not columns.any_tombstone:
             return Kept(batch, header)
         if True not in mask:

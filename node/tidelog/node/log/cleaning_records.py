@@ -34,17 +34,36 @@ def _picker(before: int, size: int, after: int) -> Struct:
 
 
 class Columns:
-    """One batch's records by column; `deltas` are offsets less the batch's base."""
+    """One batch's records by column."""
 
-    __slots__ = ("_data", "_runs", "any_tombstone", "deltas", "keys")
+    __slots__ = ("_data", "_deltas", "_has_jumps", "_runs", "any_tombstone", "keys")
 
     def __init__(self, data: bytes) -> None:
         self.keys: list[bytes | None] = []
-        self.deltas: list[int] = []
         self.any_tombstone = False
+        self._deltas: list[int] = []
+        """Offsets less the batch's base, up to the last jump; where there is none, none."""
+        self._has_jumps = False
         self._data = data
         self._runs: list[tuple[int, int, int]] = []
         """Position, bytes of one record, records."""
+
+    def add_deltas(self, deltas: Sequence[int]) -> None:
+        """Of the records whose keys come next: most batches have them all, so none is kept."""
+        at = len(self.keys)
+        if not self._has_jumps:
+            expected = range(at, at + len(deltas))
+            if deltas == (expected if isinstance(deltas, range) else [*expected]):
+                return
+            self._has_jumps = True
+            self._deltas += range(at)
+        self._deltas += deltas
+
+    def offsets(self, base: int) -> Sequence[int]:
+        """Of each record, in a batch with that base offset."""
+        if not self._has_jumps:
+            return range(base, base + len(self.keys))
+        return [base + delta for delta in self._deltas]
 
     def add_run(self, position: int, size: int, count: int) -> None:
         self._runs.append((position, size, count))
@@ -152,16 +171,17 @@ def _take_run(columns: Columns, data: bytes, position: int, shape: _Shape, count
     stop = position + count * size
     run = memoryview(data)[position:stop]
     picker = _picker(key_at, key_bytes, size - key_at - key_bytes)
+    start = position + shape.delta_at
+    columns.add_deltas(
+        _offsets([data[start + at : stop : size] for at in range(shape.delta_bytes)])
+    )
     keys: Iterable[bytes] = chain.from_iterable(picker.iter_unpack(run))
     columns.keys += keys if key_bytes <= KEY_BYTES_PLAIN else map(digest, keys)
-    start = position + shape.delta_at
-    deltas = [data[start + at : stop : size] for at in range(shape.delta_bytes)]
-    columns.deltas += _offsets(deltas)
     columns.any_tombstone |= data[position + key_at + key_bytes] == 1
     columns.add_run(position, size, count)
 
 
-def _offsets(parts: Sequence[bytes]) -> Iterable[int]:
+def _offsets(parts: Sequence[bytes]) -> Sequence[int]:
     """Offset deltas from the bytes of their varints, a column each."""
     count = len(parts[0])
     if len(parts) == 1:
@@ -182,7 +202,9 @@ def _offsets(parts: Sequence[bytes]) -> Iterable[int]:
 
 def _take_singly(columns: Columns, data: bytes, position: int, count: int) -> int:
     """Records of all shapes; where the last one ends. Short varints are read in line."""
-    add_key, add_delta, add_run = columns.keys.append, columns.deltas.append, columns.add_run
+    keys: list[bytes | None] = []
+    deltas: list[int] = []
+    add_key, add_delta, add_run = keys.append, deltas.append, columns.add_run
     any_tombstone = columns.any_tombstone
     for _ in range(count):
         start = position
@@ -204,6 +226,8 @@ def _take_singly(columns: Columns, data: bytes, position: int, count: int) -> in
         add_run(start, end - start, 1)
         position = end
     columns.any_tombstone = any_tombstone
+    columns.add_deltas(deltas)
+    columns.keys += keys
     return position
 
 

@@ -1,0 +1,262 @@
+"""How fast a log of small records is compacted, and what a broker's loop feels of it.
+
+Writes a log of 16 KiB batches with 100-byte values and random keys, then compacts all of it:
+`alone` in this process, `thread` and `process` beside an event loop whose timers are watched; and,
+unless --no-broker, in a real broker under a producer at a steady rate. The page cache is warm.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import random
+import resource
+import tempfile
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Callable
+
+import confluent_kafka.admin as kafka
+import msgspec
+import uvloop
+from confluent_kafka import Producer
+
+from clusters import running
+from measuring import MB, Arguments, Figures, percentile, repeat, report, tree, versions
+from tidelog.kernel.ids import Incarnation, Uuid
+from tidelog.kernel.instant import Instant
+from tidelog.kernel.limits import MIB
+from tidelog.node.log.cleaner import candidate, job_for
+from tidelog.node.log.cleaning import Finished, Job, clean
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.ownership import Owner
+from tidelog.node.log.settings import LogSettings
+from tidelog.node.log.validation import rules_of, validate_produced
+from tidelog.node.runtime.disk import open_disk
+from tidelog.wire.records import Record, build_batch
+
+SETTINGS = LogSettings(compact=True, segment_bytes=128 * MIB)
+OWNER = Owner("bench-cluster-00000000", 0, "boot", 0, Incarnation(1), Uuid(bytes(16)))
+NOW_MS = 1_700_000_000_000
+RECORDS_PER_BATCH = 130
+TEMPLATES = 2_000
+MAP_BYTES = 128 * MIB
+TIMER_S = 0.001
+TOPIC = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(32 * MIB),
+    "min.cleanable.dirty.ratio": "1.0",
+}
+
+
+def parser() -> Arguments:
+    asked = Arguments(str(__doc__), ["compaction.py", "compaction.py --mib 256 --vary"], runs=1)
+    asked.add_argument("--mib", type=int, default=1024, help="size of the log (1024)")
+    asked.add_argument("--keys", type=int, default=500_000, help="distinct keys (500000)")
+    asked.add_argument("--vary", action="store_true", help="values of 50 to 150 bytes, not of 100")
+    asked.add_argument("--broker-mib", type=int, default=256, help="for the real broker (256)")
+    asked.add_argument("--no-broker", action="store_true", help="leave the real broker out")
+    asked.add_argument("--broker-seconds", type=float, default=5.0, help="of each part (5)")
+    asked.add_argument("--rate", type=int, default=200, help="produced records a second (200)")
+    return asked
+
+
+def template(rng: random.Random, keys: int, *, vary: bool) -> bytearray:
+    return build_batch(
+        [
+            Record(
+                at,
+                NOW_MS + at // 10,
+                b"key-%012d" % rng.randrange(keys),
+                rng.randbytes(rng.randint(50, 150) if vary else 100),
+            )
+            for at in range(RECORDS_PER_BATCH)
+        ]
+    )
+
+
+def fill(path: str, asked: Namespace) -> Job:
+    """A sealed log of that size, flushed; what a worker would be told about it."""
+    rng = random.Random(1)
+    made = max(TEMPLATES, asked.keys * 2 // RECORDS_PER_BATCH)
+    batches = [template(rng, asked.keys, vary=asked.vary) for _ in range(made)]
+    logs = LogDirectory(open_disk(path), OWNER)
+    logs.open(lambda _: SETTINGS, NOW_MS)
+    log = logs.create("bench", 0, Uuid(bytes(range(16))), SETTINGS)
+    rules = rules_of(SETTINGS)
+    while log.size_bytes < asked.mib * MIB:
+        view = memoryview(bytearray(rng.choice(batches)))
+        header = validate_produced(view, rules, NOW_MS)
+        log.append_as_leader(Instant(0), NOW_MS, view, header, 0)
+    log.roll(NOW_MS)
+    for file in log.dirty_files(log.end):
+        file.sync()
+    log.flushed(log.end)
+    found = candidate(log, None, log.end, NOW_MS)
+    assert found is not None
+    return job_for(found, map_bytes_max=MAP_BYTES, now_ms=NOW_MS)
+
+
+def work(path: str, job: Job) -> Figures:
+    """Passes until all is clean; the files that would be swapped in are left as they are."""
+    began, cpu = time.perf_counter(), time.process_time()
+    rounds, read, written, dirty = 0, 0, 0, job.dirty_start
+    end = job.segments[-1].end
+    while dirty < end:
+        rounds += 1
+        job = msgspec.structs.replace(job, dirty_start=dirty)
+        for done in clean(open_disk(path), job):
+            if isinstance(done, Finished):
+                dirty, read, written = (
+                    done.end,
+                    read + done.bytes_read,
+                    written + done.bytes_written,
+                )
+    seconds = time.perf_counter() - began
+    size = sum(segment.size for segment in job.segments)
+    return {
+        "seconds": round(seconds, 2),
+        "mb_per_s": round(size / MB / seconds, 1),
+        "cpu_s": round(time.process_time() - cpu, 2),
+        "rounds": rounds,
+        "bytes": size,
+        "bytes_read": read,
+        "bytes_written": written,
+        "rss_max_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+    }
+
+
+def beside_a_loop(start: Callable[[], Callable[[], bool]]) -> Figures:
+    """How late one-millisecond timers of an event loop are while something goes on."""
+    late: list[float] = []
+
+    async def watch() -> None:
+        is_going_on = start()
+        began = time.perf_counter()
+        while is_going_on() or time.perf_counter() - began < 3:
+            before = time.perf_counter()
+            await asyncio.sleep(TIMER_S)
+            late.append(time.perf_counter() - before - TIMER_S)
+
+    uvloop.run(watch())
+    return {
+        "late_p50_ms": round(1000 * percentile(late, 0.5), 2),
+        "late_p99_ms": round(1000 * percentile(late, 0.99), 2),
+        "late_max_ms": round(1000 * max(late), 2),
+    }
+
+
+def nicely(path: str, job: Job) -> None:
+    """As the broker's worker does it."""
+    os.nice(10)
+    work(path, job)
+
+
+def in_thread(path: str, job: Job) -> Callable[[], bool]:
+    thread = threading.Thread(target=work, args=(path, job), daemon=True)
+    thread.start()
+    return thread.is_alive
+
+
+def in_process(path: str, job: Job) -> Callable[[], bool]:
+    process = multiprocessing.get_context("spawn").Process(target=nicely, args=(path, job))
+    process.start()
+    return process.is_alive
+
+
+def in_broker(asked: Namespace) -> Figures:
+    """A steady producer's latencies before compaction begins, and from then on."""
+    with running("log.cleaner.backoff.ms=100") as cluster:
+        admin = kafka.AdminClient({"bootstrap.servers": cluster.bootstrap})
+        topics = [kafka.NewTopic("big", 1, 1, config=TOPIC), kafka.NewTopic("latency", 1, 1)]
+        for future in admin.create_topics(topics).values():
+            future.result()
+        _load(cluster.bootstrap, asked)
+        _waits(cluster.bootstrap, asked, 2.0)
+        quiet = _waits(cluster.bootstrap, asked, asked.broker_seconds)
+        processes = len(tree([cluster.pid]))
+        _begin(admin)
+        busy = _waits(cluster.bootstrap, asked, asked.broker_seconds)
+        return {
+            "is_still_compacting": len(tree([cluster.pid])) > processes,
+            **_spread("quiet", quiet),
+            **_spread("busy", busy),
+        }
+
+
+def _load(bootstrap: str, asked: Namespace) -> None:
+    rng = random.Random(2)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "batch.size": 16384})
+    value = rng.randbytes(100)
+    for _ in range(asked.broker_mib * MIB // 126):
+        key = b"key-%012d" % rng.randrange(asked.keys)
+        while True:
+            try:
+                producer.produce("big", value, key)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    assert not producer.flush(60)
+
+
+def _begin(admin: kafka.AdminClient) -> None:
+    entry = kafka.ConfigEntry("min.cleanable.dirty.ratio", "0.01")
+    entry.incremental_operation = kafka.AlterConfigOpType.SET
+    resource_ = kafka.ConfigResource(kafka.ResourceType.TOPIC, "big", incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource_]).values():
+        future.result()
+
+
+def _waits(bootstrap: str, asked: Namespace, seconds: float) -> list[float]:
+    """Seconds from produce to acknowledgement."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    waits: list[float] = []
+    value = bytes(1024)
+
+    def note(sent: float) -> Callable[[object, object], None]:
+        return lambda _error, _message: waits.append(time.perf_counter() - sent)
+
+    began = time.perf_counter()
+    for number in range(int(asked.rate * seconds)):
+        due = began + number / asked.rate
+        while (left := due - time.perf_counter()) > 0:
+            producer.poll(left)
+        producer.produce("latency", value, on_delivery=note(time.perf_counter()))
+    assert not producer.flush(30)
+    return waits[asked.rate // 2 :]  # the connection is new, and so is the client
+
+
+def _spread(name: str, waits: list[float]) -> Figures:
+    return {
+        f"{name}_p50_ms": round(1000 * percentile(waits, 0.5), 2),
+        f"{name}_p99_ms": round(1000 * percentile(waits, 0.99), 2),
+    }
+
+
+def one(asked: Namespace) -> Figures:
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        path = f"{folder}/log0"
+        job = fill(path, asked)
+        place = f"{path}/bench-0"
+        figures: Figures = {
+            "alone": work(place, job),
+            "idle_loop": beside_a_loop(lambda: bool),
+            "thread": beside_a_loop(lambda: in_thread(place, job)),
+            "process": beside_a_loop(lambda: in_process(place, job)),
+        }
+    if not asked.no_broker:
+        figures["broker"] = in_broker(asked)
+    return figures
+
+
+def main() -> None:
+    asked = parser().parse_args()
+    runs = repeat(asked, lambda: one(asked))
+    names = ("mib", "keys", "vary", "broker_mib", "rate")
+    settings = {name: getattr(asked, name) for name in names}
+    best = max(run["alone"]["mb_per_s"] for run in runs)
+    report("compaction", settings | versions("uvloop"), {"mb_per_s": best}, runs)
+
+
+if __name__ == "__main__":
+    main()
