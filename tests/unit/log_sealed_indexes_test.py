@@ -66,3 +66,24 @@ def test_the_next_flush_brings_the_sealed_indexes_to_disk(*, killed: bool) -> No
     checkpoint(disk, logs)
     disk.lose_power()
     assert look_up(disk) == 1
+
+
+def test_a_sealed_segment_that_is_written_to_again_keeps_its_times() -> None:
+    disk = MemoryDisk()
+    _, log = opened(disk)
+    for _ in range(3):
+        produce(log, batch(1))
+        log.roll(NOW_MS)
+    flush(log)
+    place = disk.directory().directory(DIRECTORY)
+    place.unlink(f"{1:020d}.log")
+    place.sync()
+    disk.directory().sync()
+    disk.lose_power()
+    _, log = opened(disk, boot=2)
+    assert log.end == 1
+    produce(log, batch(1, timestamp=LATER_MS))
+    for _ in range(2):  # the first one reads the indexes
+        found = log.offset_for_timestamp(LATER_MS, log.end)
+        assert found is not None
+        assert found.offset == 1

@@ -192,6 +192,8 @@ class _Recovery:
         if self._cache_lived:
             raise CorruptError(file=place, position=0, reason=reason)
         self._cut = Cut(offset, 0, self._remove(later), reason)
+        # It was let go of as one of many that are sealed; now it is the one to be written to.
+        self._segments[-1].resume(self._settings.index_interval_bytes)
 
     @property
     def _cache_lived(self) -> bool:
