@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from harness.log_batches import NOW_MS, TOPIC_ID, batch, flush, open_logs, produce
+from harness.log_verified import around, verified
 from harness.memory_disk import MemoryDirectory, MemoryDisk
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
@@ -89,6 +90,11 @@ class LogHistory(RuleBasedStateMachine):
             self.directory, settings=SETTINGS, boot_id=f"boot-{self.boot}", now_ms=self.clock_ms
         )
 
+    def is_left_true(self) -> None:
+        """`log verify` agrees that nothing is wrong with what was left."""
+        outside = around(boot_id=f"boot-{self.boot}", interval=SETTINGS.index_interval_bytes)
+        assert verified(self.directory, outside).violations == []
+
     def reopen(self, expected: LastStop) -> None:
         self.logs = self.open()
         assert self.logs.last_stop is expected
@@ -98,6 +104,7 @@ class LogHistory(RuleBasedStateMachine):
     @rule()
     def is_killed(self) -> None:
         self.disk.kill()
+        self.is_left_true()
         self.reopen(LastStop.KILLED)
 
     @precondition(lambda self: self.log.has_files)
@@ -107,12 +114,14 @@ class LogHistory(RuleBasedStateMachine):
         place = self.directory.directory("t-0")
         torn = bytes(range(256))[:size] if garbage else self.next_batch()[:size]
         place.content(max(name for name in place.names() if name.endswith(".log"))).extend(torn)
+        self.is_left_true()
         self.reopen(LastStop.KILLED)
 
     @rule()
     def is_stopped(self) -> None:
         self.logs.close_clean({self.log.name.key: self.model.end})
         self.disk.kill()
+        self.is_left_true()
         self.reopen(LastStop.CLEAN)
         assert self.logs.recovered == []
 
@@ -122,6 +131,7 @@ class LogHistory(RuleBasedStateMachine):
             self.logs.close_clean({})
         self.disk.lose_power(Random(seed) if partly else None)
         self.boot += 1
+        self.is_left_true()
         self.reopen(LastStop.POWER_LOSS)
         assert self.model.flushed <= self.log.end, "what was flushed is gone"
         assert self.log.end <= self.model.end, "what was cut is back"

@@ -11,6 +11,7 @@ from tidelog.tools.log_files.findings import Report
 class Span(NamedTuple):
     """The log's offsets: from `start` to below `end`."""
 
+    first_segment: int
     start: int
     end: int
     start_is_exact: bool
@@ -37,8 +38,9 @@ def check_epochs(
     if said.encode() != content:
         report.violation(place, "is not written as it always is")
     entries = said.entries()
-    if entries and entries[0][1] < span.start:
-        report.remark(place, f"begins at offset {entries[0][1]}, the log at {span.start}")
+    if entries and entries[0][1] < span.first_segment:
+        first = f"begins at offset {entries[0][1]}, the first segment at {span.first_segment}"
+        report.remark(place, first)
     compare = _compare_compacted if span.compacted else _compare
     reason = compare(said, from_batches, span)
     if reason is not None:
@@ -51,13 +53,24 @@ def _compare(said: EpochCache, from_batches: EpochCache, span: Span) -> str | No
         start = max(start, said.entries()[0][1])
     for cache in (said, from_batches):
         cache.cut_below(start)
+    from_batches.cut_from(span.end)  # all of it was deleted: nobody wrote what is left
     found, written = said.entries(), from_batches.entries()
-    # Who became leader and wrote nothing yet stands at the end, in this file only.
-    if found and found[-1][1] == span.end and found[:-1] == written:
-        return None
-    if found != written:
+    if found and found[-1][1] == span.end:
+        found.pop()  # who became leader and wrote nothing yet stands in this file only
+    if found != written and not _reaches_back(found, written, span):
         return f"says (epoch, from) {found}, the batches {written}"
     return None
+
+
+def _reaches_back(found: list[tuple[int, int]], written: list[tuple[int, int]], span: Span) -> bool:
+    """Whether the first epoch stands for older ones too, whose batches were deleted once.
+
+    A power loss brought them back; the engine then lets whoever asks for them cut too much.
+    """
+    if not found or found[0][1] > max(span.start, span.first_segment):
+        return False
+    first = found[0][0]
+    return first in dict(written) and found[1:] == [one for one in written if one[0] > first]
 
 
 def _compare_compacted(said: EpochCache, from_batches: EpochCache, span: Span) -> str | None:

@@ -13,9 +13,9 @@ class Level(Enum):
     """How bad it is."""
 
     VIOLATION = "violation"
-    """The files say something that is not true."""
+    """The files say something that is not true, and would be believed."""
     REMARK = "remark"
-    """The next start mends it, or it costs time only."""
+    """Not as it should be; but whoever uses it sees that too, and makes it anew or goes without."""
 
 
 class Finding(Struct, frozen=True):

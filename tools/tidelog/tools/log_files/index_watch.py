@@ -36,7 +36,9 @@ class IndexWatch:
             load()
         except CorruptError as error:
             name = error.file.rpartition("/")[2]
-            self._report.violation(self._place(name), error.reason, error.position)
+            # The engine sees it as well, at the first use.
+            reason = f"{error.reason}: it is going to be made anew"
+            self._report.remark(self._place(name), reason, error.position)
             return False
         return True
 
@@ -100,7 +102,10 @@ class IndexWatch:
             self._wrong_offset("points where no batch begins")
         if self._times_good and self._next_time < len(self._times):
             self._wrong_time("names an offset at which no batch ends")
-        if self._times_good and self._times.last()[0] != self._largest:
+        if self._times_good and not len(self._times) and self._largest >= 0:
+            place = self._place(self._times.file.name)
+            self._report.remark(place, "is empty: it is going to be made anew")
+        elif self._times_good and self._times.last()[0] != self._largest:
             self._wrong_time(f"the last entry is not the largest timestamp, {self._largest}")
         if self._offsets_good and not self._spacing.is_even:
             self._report.remark(

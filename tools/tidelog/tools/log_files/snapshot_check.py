@@ -14,10 +14,14 @@ from tidelog.wire.records import BatchHeader
 class SnapshotCheck:
     """Takes the batches in order, and looks at each snapshot when its offset is reached."""
 
-    def __init__(self, directory: Directory, report: Report, *, compacted: bool) -> None:
+    def __init__(
+        self, directory: Directory, report: Report, *, compacted: bool, closed_at: int | None
+    ) -> None:
         self._directory = directory
         self._report = report
         self._compacted = compacted
+        self._closed_at = closed_at
+        """The offset at which a clean stop wrote one: the only one that a start relies on."""
         self._waiting = snapshot_offsets(directory.names())
         self._known = Producers()
         """Of the batches so far: those that a snapshot had to be made of, as far as they exist."""
@@ -31,6 +35,11 @@ class SnapshotCheck:
 
     def finish(self, end: int, *, whole: bool) -> None:
         """The log ends at this offset; `whole` unless batches could not be read."""
+        closed_at = self._closed_at
+        if closed_at is not None and not self._directory.exists(
+            file_name(closed_at, SNAPSHOT_SUFFIX)
+        ):
+            self._report.violation(self._place(closed_at), "is missing after a clean stop")
         for offset in self._waiting:
             if offset <= end:
                 self._look(offset)
@@ -49,7 +58,11 @@ class SnapshotCheck:
         try:
             said = decode_snapshot(content or b"", place=place)
         except CorruptError as error:
-            self._report.violation(place, error.reason, error.position)
+            if offset == self._closed_at:
+                self._report.violation(place, error.reason, error.position)
+            else:
+                # A power loss leaves such a file; whoever comes by passes over it.
+                self._report.remark(place, error.reason, error.position)
             return
         self._report.read(len(content or b""))
         for producer_id, producer in said.items():

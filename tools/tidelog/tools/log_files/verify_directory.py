@@ -9,7 +9,7 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import TopicPartition, uuid_from_text, uuid_text
 from tidelog.node.log import checkpoints
-from tidelog.node.log.checkpoints import RECOVERY_POINTS
+from tidelog.node.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
 from tidelog.node.log.directory import key_of
 from tidelog.node.log.marks import MARK_NAME, LastStop, Mark, decode_mark
 from tidelog.tools.log_files.findings import Report
@@ -258,7 +258,7 @@ class _DirectoryCheck:
         ):
             self._check_offsets(self._place(name), rows)
         if self._life is Life.CLOSED and self._mark is not None:
-            self._check_starts(self._mark)
+            self._check_closed_offsets(self._mark)
 
     def _check_offsets(self, place: str, rows: Mapping[TopicPartition, int]) -> None:
         told = self._report.violation if self._life is Life.CLOSED else _nobody
@@ -269,12 +269,18 @@ class _DirectoryCheck:
                 told(place, f"names {name}, which is not there")
             elif ended is not None and ended.whole and offset > ended.end:
                 reason = f"says {offset} of {name}, which ends at {ended.end}"
-                if self._life is Life.POWER_LOST and not place.endswith(RECOVERY_POINTS):
+                if self._is_put_right(place):
                     self._report.remark(place, f"{reason}; the next start puts it right")
                 else:
                     self._report.violation(place, reason)
 
-    def _check_starts(self, mark: Mark) -> None:
+    def _is_put_right(self, place: str) -> bool:
+        """What a start does not believe: a cut by it may be newer than a checkpoint."""
+        if place.endswith(HIGH_WATERMARKS):
+            return self._life is not Life.CLOSED
+        return self._life is Life.POWER_LOST and not place.endswith(RECOVERY_POINTS)
+
+    def _check_closed_offsets(self, mark: Mark) -> None:
         place = self._place(checkpoints.LOG_STARTS)
         for name, closed in mark.logs.items():
             key = key_of(name)
@@ -284,9 +290,12 @@ class _DirectoryCheck:
             said = self._found.log_starts.get(key, 0)
             if said != closed.start:
                 self._report.violation(place, f"says {said} of {name}, the mark {closed.start}")
-            if key not in self._found.recovery_points:
-                place_of_points = self._place(checkpoints.RECOVERY_POINTS)
-                self._report.violation(place_of_points, f"does not name {name}")
+            for checkpoint, rows in (
+                (checkpoints.RECOVERY_POINTS, self._found.recovery_points),
+                (checkpoints.HIGH_WATERMARKS, self._found.high_watermarks),
+            ):
+                if key not in rows:
+                    self._report.violation(self._place(checkpoint), f"does not name {name}")
 
 
 def _nobody(_file: str, _reason: str, _position: int | None = None) -> None:

@@ -76,13 +76,23 @@ class Ended(Struct, frozen=True):
 def verify_log(directory: Directory, known: Known, report: Report) -> Ended | None:
     """None where there is no segment."""
     names = directory.names()
-    bases = sorted(offsets_with_suffix(names, LOG_SUFFIX))
+    bases = _kept(sorted(offsets_with_suffix(names, LOG_SUFFIX)), known)
     _check_names(directory, names, bases, known, report)
-    _check_topic_id(directory, known, report)
+    # Small files are made anew from the batches where a power loss took what was not forced out.
+    of_small_files = Report() if known.life is Life.POWER_LOST else report
+    _check_topic_id(directory, known, of_small_files)
     report.looked.partitions += 1
-    if not bases:
-        return None
-    return _LogCheck(directory, known, report, bases).run()
+    ended = _LogCheck(directory, known, (report, of_small_files), bases).run() if bases else None
+    if of_small_files is not report:
+        for finding in of_small_files.findings:
+            report.remark(finding.file, finding.reason, finding.position)
+    return ended
+
+
+def _kept(bases: list[int], known: Known) -> list[int]:
+    """Without what lies wholly below the log's start: some of it may be gone already."""
+    start = known.start if known.closed is None else known.closed.start
+    return bases[sum(end <= start for end in bases[1:]) :]
 
 
 def _check_names(
@@ -93,11 +103,13 @@ def _check_names(
         place = f"{directory.path}/{name}"
         if not belongs_in_partition(name, metadata=known.metadata):
             report.violation(place, "is not a file of a log")
-        elif name.endswith(SEGMENT_SUFFIXES) and kind_of(name) is not FileKind.LEFT_BEHIND:
-            if base_of(name) in present:
-                continue
-            told = report.violation if known.life is not Life.POWER_LOST else report.remark
-            told(place, "belongs to a segment that is not there")
+            continue
+        is_of_segment = (
+            name.endswith(SEGMENT_SUFFIXES) and kind_of(name) is not FileKind.LEFT_BEHIND
+        )
+        if is_of_segment and base_of(name) not in present:
+            # A power loss may bring it back; that its segment is gone shows elsewhere.
+            report.remark(place, "belongs to a segment that is not there")
 
 
 def _check_topic_id(directory: Directory, known: Known, report: Report) -> None:
@@ -119,16 +131,25 @@ class _LogCheck:
     """One log's check; used once."""
 
     def __init__(
-        self, directory: Directory, known: Known, report: Report, bases: list[int]
+        self,
+        directory: Directory,
+        known: Known,
+        reports: tuple[Report, Report],
+        bases: list[int],
     ) -> None:
         self._directory = directory
         self._known = known
-        self._report = report
+        self._report, self._of_small_files = reports
         self._bases = bases
         self._end = bases[0]
         self._epoch = -1
         self._epochs = EpochCache()
-        self._snapshots = SnapshotCheck(directory, report, compacted=known.compacted)
+        self._snapshots = SnapshotCheck(
+            directory,
+            self._of_small_files,
+            compacted=known.compacted,
+            closed_at=None if known.closed is None else known.closed.end,
+        )
         self._whole = True
         self._size_bytes = 0
         self._active_bytes = 0
@@ -152,8 +173,8 @@ class _LogCheck:
         self._snapshots.finish(self._end, whole=self._whole)
         if self._whole:
             start = max(closed.start if closed else known.start, self._bases[0])
-            span = Span(start, self._end, closed is not None, known.compacted)
-            check_epochs(self._directory, self._report, self._epochs, span)
+            span = Span(self._bases[0], start, self._end, closed is not None, known.compacted)
+            check_epochs(self._directory, self._of_small_files, self._epochs, span)
 
     def _place(self, base: int, suffix: str = LOG_SUFFIX) -> str:
         return f"{self._directory.path}/{file_name(base, suffix)}"
@@ -237,7 +258,9 @@ class _LogCheck:
         if not size:
             self._check_empty(base)
             return None
-        return IndexWatch(self._directory, base, size, self._known.index_interval, self._report)
+        return IndexWatch(
+            self._directory, base, size, self._known.index_interval, self._of_small_files
+        )
 
     def _next_base(self, base: int) -> int:
         return self._bases[self._bases.index(base) + 1] if base != self._bases[-1] else base
