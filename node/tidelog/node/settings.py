@@ -385,6 +385,13 @@ BROKER: Final = Table(
             "How often logs are looked at for what is old, or too much.",
         ),
         _whole(
+            "log.initial.task.delay.ms",
+            30_000,
+            0,
+            LONG_MAX,
+            "How long after its start a broker first looks for what is old, or too much.",
+        ),
+        _whole(
             "fetch.max.bytes",
             57_671_680,
             1024,

@@ -63,10 +63,12 @@ class Retention:
         self._parts = parts
         self._sweep: Sweep | None = None
         self._wanted: dict[Log, int] = {}
-        self._next_ms = 0
+        self._next_ms: int | None = None
 
     def turn(self, now_ms: int) -> None:
         """Called ten times a second."""
+        if self._next_ms is None:
+            self._next_ms = now_ms + self._parts.settings["log.initial.task.delay.ms"]
         sweep = self._sweep
         if sweep is None:
             if now_ms < self._next_ms:
