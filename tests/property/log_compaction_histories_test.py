@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from random import Random
 
+import msgspec
 import pytest
 
 from harness.compaction import (
@@ -25,6 +26,8 @@ from tidelog.wire.records import DELETE_HORIZON_BIT, TRANSACTIONAL_BIT, BatchHea
 HISTORIES = 1_000
 PARTS = 10
 RETENTION_MS = 1_000
+DRAWS = 3
+MORE_STEPS_THAN_ANY_PASS = 500
 SETTINGS = LogSettings(
     segment_bytes=1_500,
     index_interval_bytes=200,
@@ -33,6 +36,8 @@ SETTINGS = LogSettings(
     delete_retention_ms=RETENTION_MS,
     file_delete_delay_ms=0,
 )
+GROUPING = msgspec.structs.replace(SETTINGS, segment_bytes=5_000)
+"""Segments are grouped by their old sizes: now several fit into one."""
 KEYS = [b"k%d" % number for number in range(8)] + [b"long" * 20]
 PRODUCERS = (7, 8)
 
@@ -170,35 +175,46 @@ class Life:
 
     def compact(self) -> None:
         """One pass; now and then it is killed, or the power goes, and what is left starts again."""
-        self.disk.calls_left = self.rng.choice([-1, self.rng.randint(0, 60)])
-        end = self.log.end
+        calls = self.rng.choice([-1, self.rng.randint(0, 60)])
+        if not self.clean_within(calls):
+            self.die(power=self.rng.random() < 0.5)
+
+    def clean_within(self, calls: int) -> bool:
+        """One pass; False where it was killed before that many calls were done."""
+        self.disk.calls_left = calls
         try:
             self.clean()
             self.log.purge(self.now_ms)
         except KilledError:
+            return False
+        finally:
             self.disk.calls_left = -1
-            self.die()
-        self.disk.calls_left = -1
-        assert self.log.end == end
+        return True
 
     def clean(self) -> None:
         map_bytes_max = self.rng.choice([1, 1_000, 1 << 20])
-        stable = min([self.log.end, *self.open_since.values()])
+        self.log.settings = self.rng.choice([SETTINGS, GROUPING])
         compact(
             self.logs,
             self.log,
             self.now_ms,
-            high_watermark=stable,
+            high_watermark=self.stable(),
             map_bytes_max=map_bytes_max,
         )
+        self.log.settings = SETTINGS
 
-    def die(self) -> None:
-        if self.rng.random() < 0.5:
-            self.disk.kill()
-        else:
+    def stable(self) -> int:
+        return min([self.log.end, *self.open_since.values()])
+
+    def die(self, *, power: bool) -> None:
+        end = self.log.end
+        if power:
             self.disk.lose_power(self.rng)
             self.boot += 1
+        else:
+            self.disk.kill()
         self.reopen()
+        assert self.log.end == end
 
     def reopen(self) -> None:
         self.logs = open_logs(
@@ -308,3 +324,32 @@ def test_each_key_holds_what_was_written_last_whatever_dies_on_the_way(part: int
         except BaseException:
             print(f"seed {seed}")  # noqa: T201 -- for whoever repeats it
             raise
+
+
+def _written_life() -> Life:
+    life = Life(1)
+    for _ in range(30):
+        life.write()
+    life.log.roll(life.now_ms)
+    flush(life.log)
+    return life
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_pass_may_end_before_each_of_its_steps(*, power: bool) -> None:
+    """Between any two of its system calls; and the next pass makes good what it left."""
+    for step in range(MORE_STEPS_THAN_ANY_PASS):
+        survived = False
+        for draw in range(DRAWS if power else 1):
+            life = _written_life()
+            survived = life.clean_within(step)
+            if not survived:
+                life.rng.seed(draw)
+                life.die(power=power)
+                life.check()
+            compact(life.logs, life.log, life.now_ms, high_watermark=life.stable())
+            life.check()
+        if survived:
+            assert step > 30, "a pass takes more calls than that"
+            return
+    pytest.fail("no pass came to its end")

@@ -246,17 +246,20 @@ class LogHistory(RuleBasedStateMachine):
             if kind < 0.4:
                 self.appends(rng.randint(1, 5), rng.choice([0, 40, 400]), rng.randint(-99, 999))
             elif kind < 0.9 and self.producers_known:
-                last = self.model.last_of(producer := rng.choice(PRODUCERS))
-                known = last[-1].producer if last else None
-                next_one = (producer, 0, 0)
-                if known:
-                    count = len(last[-1].timestamps)
-                    next_one = (producer, known[1], known[2] + count)
+                next_one = self._next_of(rng.choice(PRODUCERS))
                 self.tries(next_one, rng.randint(1, 3), None, is_next=True)
             elif kind < 0.95:
                 self.leader_epoch += 1
             else:
                 rng.choice([self.rolls, self.flushes])()
+
+    def _next_of(self, producer: int) -> tuple[int, int, int]:
+        """Id, epoch and sequence of the batch this producer would send now."""
+        last = self.model.last_of(producer)
+        known = last[-1].producer if last else None
+        if not known:
+            return (producer, 0, 0)
+        return (producer, known[1], known[2] + len(last[-1].timestamps))
 
     @rule()
     def changes_leader(self) -> None:
@@ -357,16 +360,16 @@ class LogHistory(RuleBasedStateMachine):
         if not self.producers_known:
             return
         for producer_id in PRODUCERS:
-            producer = self.log.producers.get(producer_id)
-            found = (
-                [(row.first_sequence, row.last_offset) for row in producer.batches]
-                if producer
-                else []
-            )
-            last = self.model.last_of(producer_id)
-            assert found == [(kept.producer[2], kept.end - 1) for kept in last if kept.producer]
-            if producer and last and last[-1].producer:
-                assert producer.epoch == last[-1].producer[1]
+            self._knows(producer_id)
+
+    def _knows(self, producer_id: int) -> None:
+        producer = self.log.producers.get(producer_id)
+        batches = producer.batches if producer else ()
+        found = [(row.first_sequence, row.last_offset) for row in batches]
+        last = self.model.last_of(producer_id)
+        assert found == [(kept.producer[2], kept.end - 1) for kept in last if kept.producer]
+        if producer and last and last[-1].producer:
+            assert producer.epoch == last[-1].producer[1]
 
 
 def read_all(log: Log) -> list[bytes]:

@@ -196,9 +196,12 @@ def _record_rows(
             continue
         decode = control_record if seen.header.is_control else decoder
         try:
-            for row in _records_of(file, seen, decode):
-                if int(str(row["offset"])) >= wanted.offset:
-                    yield {"file": source.name, "position": seen.position, **row}
+            rows = _records_of(file, seen, decode)
+            yield from (
+                {"file": source.name, "position": seen.position, **row}
+                for row in rows
+                if int(str(row["offset"])) >= wanted.offset
+            )
         except (WireError, Rejected) as error:
             yield _unreadable(source, seen, str(error))
 
