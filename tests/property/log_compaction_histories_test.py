@@ -18,6 +18,7 @@ from harness.compaction import (
     note_aborted,
 )
 from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
+from harness.log_verified import around, verified
 from harness.memory_disk import MemoryDisk
 from tidelog.node.log.settings import LogSettings
 from tidelog.wire.codecs import Codec
@@ -213,6 +214,8 @@ class Life:
             self.boot += 1
         else:
             self.disk.kill()
+        outside = around(boot_id=f"boot-{self.boot}")
+        assert verified(self.disk.directory(), outside).violations == []
         self.reopen()
         assert self.log.end == end
 

@@ -18,7 +18,7 @@ from tidelog.node.log.segment import (
 )
 from tidelog.node.runtime.disk import LOCK_NAME
 
-CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+CLEANER_OFFSETS: Final = checkpoints.CLEANED
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 

@@ -12,13 +12,13 @@ from tidelog.node.log.checkpoints import (
     decode_partition_metadata,
     decode_properties,
 )
+from tidelog.node.log.cleaning_transactions import decode_aborted
 from tidelog.node.log.epochs import decode_epochs
 from tidelog.node.log.index import OffsetIndex, TimeIndex
 from tidelog.node.log.marks import decode_mark
 from tidelog.node.log.producers import decode_snapshot
 from tidelog.tools.log_files.kinds import FileKind, base_of
 from tidelog.tools.log_files.sheet import Column, Row, Sheet, plain
-from tidelog.tools.log_files.txn_index import aborted_rows
 from tidelog.tools.output import moment
 
 Reader = Callable[[Directory, str], Sheet]
@@ -58,7 +58,7 @@ def _time_index(directory: Directory, name: str) -> Sheet:
 
 
 def _txn_index(directory: Directory, name: str) -> Sheet:
-    rows = [row._asdict() for row in aborted_rows(_content(directory, name), place=name)]
+    rows = [row._asdict() for row in decode_aborted(_content(directory, name), place=name)]
     columns = plain("producer_id", "first_offset", "last_offset", "last_stable_offset")
     return Sheet("aborted_transaction", columns, rows)
 

@@ -23,6 +23,7 @@ class SnapshotCheck:
         self._closed_at = closed_at
         """The offset at which a clean stop wrote one: the only one that a start relies on."""
         self._waiting = snapshot_offsets(directory.names())
+        self._lost = False
         self._known = Producers()
         """Of the batches so far: those that a snapshot had to be made of, as far as they exist."""
 
@@ -32,6 +33,10 @@ class SnapshotCheck:
             self._look(self._waiting.pop(0))
         if header.producer_id >= 0:
             self._known.note(header, header.last_offset, 0)
+
+    def lose_track(self) -> None:
+        """A batch cannot be read: who wrote what from here on is not known."""
+        self._lost = True
 
     def finish(self, end: int, *, whole: bool) -> None:
         """The log ends at this offset; `whole` unless batches could not be read."""
@@ -65,6 +70,8 @@ class SnapshotCheck:
                 self._report.remark(place, error.reason, error.position)
             return
         self._report.read(len(content or b""))
+        if self._lost:
+            return
         for producer_id, producer in said.items():
             reason = self._what_is_wrong(offset, producer, self._known.get(producer_id))
             if reason is not None:

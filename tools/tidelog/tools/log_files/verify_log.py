@@ -182,6 +182,8 @@ class _LogCheck:
     def _check_start(self, base: int) -> None:
         """A segment begins where the one before it ends; compaction may leave a gap."""
         fits = base == self._end or (self._known.compacted and base > self._end)
+        if not fits:
+            self._snapshots.lose_track()
         if self._whole and not fits:
             reason = f"begins at offset {base}, the segment before it ends at {self._end}"
             self._tell(base, reason, 0, may_be_lost=self._may_be_lost(self._end))
@@ -218,6 +220,7 @@ class _LogCheck:
 
     def _judge(self, base: int, file: File, walk: Walk, seen: Seen) -> None:
         """A spot that is no good batch: damage, or what the next start is going to cut."""
+        self._snapshots.lose_track()
         offset, reason = walk.next_offset, seen.wrong or "no batch"
         at_the_end = base == self._bases[-1] and seen.position + seen.size == walk.end
         if (
