@@ -10,9 +10,8 @@ from tidelog.kernel.ids import NO_LEADER
 from tidelog.node.log.checkpoints import META_PROPERTIES
 from tidelog.node.log.directory import key_of
 from tidelog.node.log.marks import MARK_NAME
-from tidelog.node.log.segment import LOG_SUFFIX
 from tidelog.tools.log_files.cluster_folder import CLUSTER_FILE, Folder, open_folder
-from tidelog.tools.log_files.kinds import METADATA_TOPIC
+from tidelog.tools.log_files.kinds import METADATA_TOPIC, FileKind, kind_of
 from tidelog.tools.log_files.metadata_log import NAME as METADATA_NAME
 from tidelog.tools.output import NOT_FOUND, Target, fail, nearest, not_found, note
 from tidelog.tools.supervisor.folder import find
@@ -72,7 +71,7 @@ def _kind_of_directory(path: Path, names: set[str]) -> PlaceKind | None:
         return PlaceKind.CLUSTER
     if METADATA_NAME in names and META_PROPERTIES not in names:
         return PlaceKind.COORDINATOR
-    if any(name.endswith(LOG_SUFFIX) for name in names) or key_of(path.resolve().name):
+    if any(kind_of(name) is FileKind.SEGMENT for name in names) or key_of(path.resolve().name):
         return PlaceKind.PARTITION
     return PlaceKind.LOG_DIRECTORY if {META_PROPERTIES, MARK_NAME} & names else None
 
@@ -94,10 +93,8 @@ def _replica(topic: str, number: int, folder: Folder, broker: int | None) -> Pla
         if (directory / name).is_dir()
     }
     if broker is not None and broker not in having:
-        others = ", ".join(map(str, having)) or "none"
-        fail(
-            f"broker {broker} has no files of {topic}:{number}; of the brokers {others}", NOT_FOUND
-        )
+        who = f"; choose of {', '.join(map(str, having))}" if having else ""
+        fail(f"broker {broker} has no files of {topic}:{number}{who}", NOT_FOUND)
     if not having:
         _refuse_missing(topic, number, folder)
     chosen = broker if broker is not None else _leader(topic, number, folder, having)
