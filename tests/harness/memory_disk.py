@@ -309,6 +309,7 @@ class MemoryDirectory:
         del self._existing().names[name]
 
     def sync(self) -> None:
+        self.disk.note("sync", self._name)
         node = self.node
         if node is not None:
             node.sync()

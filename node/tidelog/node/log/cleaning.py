@@ -157,7 +157,7 @@ class _Pass:
     def _load_aborted(self) -> list[Aborted]:
         """Of the whole log: an entry stands beside its marker, maybe far behind the data."""
         found: list[Aborted] = []
-        for base in offsets_with_suffix(self._directory.names(), TXN_INDEX_SUFFIX):
+        for base in offsets_with_suffix(self._directory.names(), LOG_SUFFIX):
             name = file_name(base, TXN_INDEX_SUFFIX)
             found += decode_aborted(
                 self._directory.read_all(name) or b"", place=f"{self._directory.path}/{name}"

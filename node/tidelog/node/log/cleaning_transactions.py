@@ -81,7 +81,8 @@ class Transactions:
             return False
         self._begin_up_to(header.last_offset)
         aborting = self._aborting.get(header.producer_id)
-        if aborting is None:
+        if aborting is None or aborting.entry.last_offset < header.base_offset:
+            # Of an entry whose marker is gone already, nothing may be said of a later transaction.
             self._committing.add(header.producer_id)
             return False
         aborting.met = True
@@ -108,4 +109,6 @@ class Transactions:
     def _begin_up_to(self, offset: int) -> None:
         while self._coming and self._coming[0].first_offset <= offset:
             entry = heapq.heappop(self._coming)
-            self._aborting.setdefault(entry.producer_id, _Aborting(entry))
+            known = self._aborting.get(entry.producer_id)
+            if known is None or known.entry.last_offset < entry.first_offset:
+                self._aborting[entry.producer_id] = _Aborting(entry)

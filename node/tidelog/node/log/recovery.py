@@ -15,7 +15,7 @@ from tidelog.node.log.epochs import EpochCache, decode_epochs
 from tidelog.node.log.marks import ClosedLog, LastStop
 from tidelog.node.log.producers import Producers
 from tidelog.node.log.scan import Scan, valid_batch_follows
-from tidelog.node.log.segment import LOG_SUFFIX, Segment, file_name
+from tidelog.node.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name
 from tidelog.node.log.segments import (
     DELETED_SUFFIX,
     SegmentList,
@@ -32,7 +32,7 @@ from tidelog.node.log.snapshots import (
 from tidelog.node.log.swap import CLEANED_SUFFIX, SWAP_SUFFIX, finish_swaps
 from tidelog.wire.records import BatchHeader
 
-LEFT_BEHIND = (".tmp", DELETED_SUFFIX, CLEANED_SUFFIX)
+LEFT_BEHIND = (".tmp", DELETED_SUFFIX)
 """Suffixes of files that were about to become something, or to go."""
 
 
@@ -285,13 +285,23 @@ def is_as_closed(directory: Directory, closed: ClosedLog) -> bool:
 def segment_bases(directory: Directory) -> list[int]:
     """The base offsets of the segments in a directory, after what was begun is ended or undone."""
     names = directory.names()
-    if any(name.endswith(SWAP_SUFFIX) for name in names):
+    if any(name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) for name in names):
         finish_swaps(directory)
         names = directory.names()
     for name in names:
-        if name.endswith((*LEFT_BEHIND, SWAP_SUFFIX)):
+        if name.endswith(LEFT_BEHIND):
             directory.unlink(name)
-    return sorted(offsets_with_suffix(names, LOG_SUFFIX))
+    bases = sorted(offsets_with_suffix(names, LOG_SUFFIX))
+    _remove_orphans(directory, names, set(bases))
+    return bases
+
+
+def _remove_orphans(directory: Directory, names: list[str], bases: set[int]) -> None:
+    """Indexes whose log is gone: a power loss may bring back a part of what was removed."""
+    for suffix in SEGMENT_SUFFIXES:
+        for base in offsets_with_suffix(names, suffix):
+            if base not in bases:
+                directory.unlink(file_name(base, suffix))
 
 
 def trusted_segments(directory: Directory, bases: list[int], *, end: int) -> list[Segment]:

@@ -22,11 +22,24 @@ assert SEGMENT_SUFFIXES[0] == LOG_SUFFIX, "the log goes last when the list is re
 def discard_unfinished(directory: Directory) -> None:
     """Remove what an earlier pass left: a start must never take it for news.
 
-    Logs first: they are what makes the others count.
+    A `.log.cleaned` is there from the first to the last moment, and says that nothing counts.
     """
-    left = [name for name in directory.names() if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
-    for name in sorted(left, key=lambda name: LOG_SUFFIX + "." not in name):
-        directory.unlink(name)
+    names = directory.names()
+    left = [name for name in names if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
+    if not left:
+        return
+    for base in offsets_with_suffix(names, LOG_SUFFIX + SWAP_SUFFIX):
+        log = file_name(base, LOG_SUFFIX)
+        directory.rename(log + SWAP_SUFFIX, log + CLEANED_SUFFIX)
+    directory.sync()
+    for name in left:
+        if LOG_SUFFIX + "." not in name:
+            directory.unlink(name)
+    directory.sync()
+    for name in left:
+        directory.unlink(
+            name.removesuffix(SWAP_SUFFIX).removesuffix(CLEANED_SUFFIX) + CLEANED_SUFFIX
+        )
 
 
 def make_swap(directory: Directory, base: int) -> None:
@@ -41,10 +54,10 @@ def make_swap(directory: Directory, base: int) -> None:
 
 
 def finish_swaps(directory: Directory) -> None:
-    """At a start: put whole new segments in the old ones' place. It may be killed and done again.
+    """At a start: put whole new segments in the old ones' place, and remove what is not whole.
 
-    An old segment that no record of the new one reaches stays, as in Kafka: it was not cleaned
-    yet, for all anybody can see.
+    It may be killed and done again. An old segment that no record of the new one reaches stays, as
+    in Kafka: it was not cleaned yet, for all anybody can see.
     """
     names = directory.names()
     for base in offsets_with_suffix(names, LOG_SUFFIX + SWAP_SUFFIX):
@@ -53,11 +66,20 @@ def finish_swaps(directory: Directory) -> None:
             if base < old < end:
                 _remove(directory, old)
         directory.sync()
-        for suffix in reversed(SEGMENT_SUFFIXES):
-            name = file_name(base, suffix)
-            if directory.exists(name + SWAP_SUFFIX):
-                directory.rename(name + SWAP_SUFFIX, name)
-        directory.sync()
+        _rename_all(directory, base)
+    unfinished = set(offsets_with_suffix(names, LOG_SUFFIX + CLEANED_SUFFIX))
+    for base in offsets_with_suffix(names, LOG_SUFFIX):
+        if base not in unfinished:
+            _rename_all(directory, base)  # only its log had got its name
+    directory.sync()
+    discard_unfinished(directory)
+
+
+def _rename_all(directory: Directory, base: int) -> None:
+    for suffix in reversed(SEGMENT_SUFFIXES):
+        name = file_name(base, suffix)
+        if directory.exists(name + SWAP_SUFFIX):
+            directory.rename(name + SWAP_SUFFIX, name)
 
 
 def _end_of(directory: Directory, base: int) -> int:
