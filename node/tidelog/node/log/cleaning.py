@@ -43,7 +43,7 @@ from tidelog.wire.records import (
 
 _READ_BYTES: Final = 4 * MIB
 _WRITE_BYTES: Final = 1 * MIB
-_SYNC_BYTES: Final = 32 * MIB
+_SYNC_BYTES: Final = 8 * MIB
 """So much unsynced, no more: else the last sync of a large segment would stall the disk."""
 INDEX_ENTRY_BYTES_MAX: Final = 12
 _ENTRY_BYTES: Final = 140

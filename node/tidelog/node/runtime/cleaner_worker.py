@@ -2,7 +2,7 @@
 
 A process of its own because the work is all Python: in a thread of the broker it would hold the
 interpreter's lock, 5 ms at a time, and every produce would wait for it. It touches files only, in
-the one directory it is given, and ends with the broker. (docs/decisions/0014-compaction.md)
+the one directory it is given, and ends with the broker. (docs/decisions/0003-compaction.md)
 """
 
 import contextlib
