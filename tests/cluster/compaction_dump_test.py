@@ -12,6 +12,7 @@ from harness.compaction import append, append_marker, compact, note_aborted
 from harness.kafka_jars import kafka_classpath, run_kafka_tool
 from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
 from harness.need import need
+from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime.disk import open_disk
 from tidelog.wire.codecs import Codec
@@ -36,6 +37,23 @@ def _jars() -> None:
         need("mvn")
 
 
+def _append_some(log: Log, rng: Random, number: int, now_ms: int) -> None:
+    """A batch; every fortieth time one in a transaction, and its end."""
+    rows = [
+        (b"k%d" % rng.randrange(900), None if rng.random() < 0.1 else bytes(30))
+        for _ in range(rng.choice([1, 5, 40]))
+    ]
+    if number % 40 != 7:
+        append(log, rows, timestamp=now_ms + number, codec=rng.choice(list(Codec)))
+        return
+    origin = Origin(9, 0, 0, TRANSACTIONAL_BIT)
+    first = append(log, rows, timestamp=now_ms, origin=origin).base_offset
+    commit = rng.random() < 0.5
+    marker = append_marker(log, 9, commit=commit, timestamp=now_ms).base_offset
+    if not commit:
+        note_aborted(log, first, 9, marker)
+
+
 @pytest.fixture(scope="module")
 def partition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Compacted three times: with all codecs, tombstones, and transactions of both ends."""
@@ -46,19 +64,7 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for pass_number in range(3):
         now_ms = NOW_MS + pass_number * 600
         for number in range(400):
-            rows = [
-                (b"k%d" % rng.randrange(900), None if rng.random() < 0.1 else bytes(30))
-                for _ in range(rng.choice([1, 5, 40]))
-            ]
-            if number % 40 == 7:
-                origin = Origin(9, 0, 0, TRANSACTIONAL_BIT)
-                first = append(log, rows, timestamp=now_ms, origin=origin).base_offset
-                commit = rng.random() < 0.5
-                marker = append_marker(log, 9, commit=commit, timestamp=now_ms).base_offset
-                if not commit:
-                    note_aborted(log, first, 9, marker)
-            else:
-                append(log, rows, timestamp=now_ms + number, codec=rng.choice(list(Codec)))
+            _append_some(log, rng, number, now_ms)
         log.roll(now_ms)
         flush(log)
         before = log.size_bytes

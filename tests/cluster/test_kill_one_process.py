@@ -148,7 +148,7 @@ def test_an_end_under_load_loses_nothing(
         wait_for_acks(producers, more=10)
         ENDINGS[ending](fresh_cluster)
         until(lambda: not fresh_cluster.pids(), "all have ended")
-        assert proc.is_gone(fresh_cluster.runs[-1].pid)
+        until(lambda: proc.is_gone(fresh_cluster.runs[-1].pid), "the supervisor too")
         fresh_cluster.start()
     assert_whole(fresh_cluster, topic, producers)
     for run in fresh_cluster.runs[:-1]:

@@ -44,9 +44,10 @@ def blocks(pipe: tuple[int, int], data: bytes) -> list[bytes]:
 
     writer = threading.Thread(target=write)
     writer.start()
-    found = [line for block in lines.lines_of(pipe[0]) for line in block]
-    writer.join()
-    return found
+    try:
+        return [line for block in lines.lines_of(pipe[0]) for line in block]
+    finally:  # left to itself, it would close a descriptor of the next test
+        writer.join()
 
 
 @pytest.mark.parametrize(
