@@ -3,6 +3,7 @@
 import pytest
 
 from harness.plans import Reply, by_api, drive, metadata, replies, view_of
+from tidelog.clients.admin.delete_records import HIGH_WATERMARK, delete_records
 from tidelog.clients.admin.describe import eligible_replicas, replica_sizes
 from tidelog.clients.admin.offsets import END, START, list_offsets, peek_offsets
 from tidelog.clients.admin.topics import (
@@ -18,6 +19,7 @@ from tidelog.clients.failures import TimedOutError, UnreachableError, Unsupporte
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.messages import k21_delete_records as k21
 from tidelog.wire.messages import k35_describe_log_dirs as k35
 from tidelog.wire.messages import k75_describe_topic_partitions as k75
 from tidelog.wire.messages.k02_list_offsets import (
@@ -264,3 +266,45 @@ def test_sizes_come_from_every_broker_that_holds_a_replica() -> None:
         replies(sizes((10, False), (99, True)), sizes((7, False))),
     )
     assert found == {(ZERO, 0): 10, (ZERO, 1): 7}
+
+
+# -- deleting records ---------------------------------------------------------------------------
+
+
+def deleted_rows(*rows: tuple[int, int, int]) -> k21.DeleteRecordsResponse:
+    partitions = [
+        k21.DeleteRecordsPartitionResult(partition_index=n, error_code=code, low_watermark=start)
+        for n, code, start in rows
+    ]
+    topic = k21.DeleteRecordsTopicResult(name="t", partitions=partitions)
+    return k21.DeleteRecordsResponse(topics=[topic])
+
+
+def test_each_leader_deletes_its_own_partitions() -> None:
+    asked: dict[int | Somewhere, dict[int, int]] = {}
+
+    def answer(call: Call) -> Reply:
+        rows = call.ask.message.topics[0].partitions
+        asked[call.to] = {one.partition_index: one.offset for one in rows}
+        return deleted_rows(*((one.partition_index, 0, one.offset) for one in rows))
+
+    plan = delete_records(view_of(0, 1), {ZERO: 7, ONE: 9})
+    done = drive(plan, answer)
+    assert asked == {0: {0: 7}, 1: {1: 9}}
+    assert (done[ZERO].start, done[ONE].start) == (7, 9)
+
+
+def test_deleting_is_asked_again_where_the_leader_moved_and_only_there() -> None:
+    moved, outside = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_OUT_OF_RANGE
+    pauses = list[Pause]()
+    first, second = deleted_rows((0, moved, -1), (1, outside, -1)), deleted_rows((0, 0, 5))
+    answers = by_api(DeleteRecords=[first, second], Metadata=metadata(0, 0))
+    done = drive(delete_records(view_of(0, 0), {ZERO: HIGH_WATERMARK, ONE: 9}), answers, pauses)
+    assert (done[ZERO].code, done[ZERO].start) == (ErrorCode.NONE, 5)
+    assert done[ONE].code is outside
+    assert [one.because for one in pauses] == ["t-0: NOT_LEADER_OR_FOLLOWER"]
+
+
+def test_deleting_gives_up_where_a_broker_cannot() -> None:
+    with pytest.raises(UnsupportedError):
+        drive(delete_records(view_of(0), {ZERO: 7}), replies(Cause.UNSUPPORTED))
