@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 import click
 
@@ -89,7 +88,7 @@ def _timestamp(text: str) -> int:
     if span is None or span.stop is not None or span.first.anchor is not Anchor.TIME:
         raise click.UsageError(
             f"--time {text!r}: must be earliest, latest, max-timestamp, or a time as "
-            f"{datetime.now(UTC):%Y-%m-%dT%H:%M} (UTC), @ISO, @-1h"
+            "2026-01-31T12:00 (UTC), @ISO, @-1h"
         )
     return span.first.amount
 

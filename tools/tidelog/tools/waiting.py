@@ -1,0 +1,61 @@
+"""What `tidelog wait` waits for on any Kafka cluster, by asking it again and again."""
+
+import time
+from collections.abc import Sequence
+
+from tidelog.clients.cluster_view import ClusterView, TopicView, refresh
+from tidelog.kernel.instant import s
+from tidelog.tools.connecting import connected, known_topics
+from tidelog.tools.output import UNREACHABLE, CliError, Target, fail
+
+_TRY_EVERY_S = 0.05
+
+
+def until_reachable(target: Target, deadline: float) -> list[int]:
+    """The brokers, once the cluster answers and knows its controller."""
+    because = "it does not answer"
+    while True:
+        try:
+            with connected(target) as client:
+                left_s = max(deadline - time.monotonic(), _TRY_EVERY_S)
+                client.run(refresh(client.view, ()), round(s(1) * left_s))
+                if _has_controller(client.view):
+                    return sorted(client.view.brokers)
+                because = "it has no controller"
+        except CliError as error:
+            if error.code != UNREACHABLE:
+                raise
+            because = error.message
+        if time.monotonic() >= deadline:
+            fail(f"{target.bootstrap} is not ready: {because}", UNREACHABLE)
+        time.sleep(_TRY_EVERY_S)
+
+
+def _has_controller(view: ClusterView) -> bool:
+    return bool(view.brokers) and view.controller_id >= 0
+
+
+def until_in_sync(target: Target, names: Sequence[str], timeout_s: float) -> dict[str, int]:
+    """The number of partitions of each topic, once all of them are led and in sync."""
+    deadline = time.monotonic() + timeout_s
+    with connected(target) as client:
+        while True:
+            topics = known_topics(client, names)
+            late = _first_late(client.view, topics)
+            if late is None:
+                return {topic.name: len(topic.partitions) for topic in topics}
+            if time.monotonic() >= deadline:
+                fail(late, UNREACHABLE)
+            time.sleep(_TRY_EVERY_S)
+
+
+def _first_late(view: ClusterView, topics: Sequence[TopicView]) -> str | None:
+    for topic in topics:
+        for number, partition in topic.partitions.items():
+            missing = sorted(set(partition.replicas) - set(partition.isr))
+            if partition.leader not in view.brokers:
+                return f"{topic.name}-{number} has no leader"
+            if missing:
+                brokers = ", ".join(map(str, missing))
+                return f"{topic.name}-{number} is not in sync: it lacks broker {brokers}"
+    return None
