@@ -1,5 +1,6 @@
 """The command `tidelog`: finds the command asked for and imports no other; owns the exit codes."""
 
+import contextlib
 import importlib
 import io
 import json
@@ -11,6 +12,7 @@ from typing import Any
 
 import click
 
+from tidelog.tools.completing import COMPLETION_VARIABLE
 from tidelog.tools.output import (
     DONE,
     FAILED,
@@ -19,7 +21,6 @@ from tidelog.tools.output import (
     WRONG_USAGE,
     CliError,
     Group,
-    describe,
     nearest,
 )
 
@@ -73,7 +74,9 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 
 def _print_tree(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 -- click's signature
     if wanted and not ctx.resilient_parsing:
-        click.echo(json.dumps(describe(ctx.command, ctx), default=str))
+        from tidelog.tools.describing import describe_all  # noqa: PLC0415 -- only this needs it
+
+        click.echo(json.dumps(describe_all(ctx.command, ctx), ensure_ascii=False))
         ctx.exit()
 
 
@@ -87,7 +90,14 @@ def _print_tree(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -
     ),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
 @click.option(
     "--help-json",
     is_flag=True,
@@ -104,19 +114,33 @@ def cli(debug: bool) -> None:  # noqa: FBT001 -- click's signature
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script."""
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what a terminal cannot show, it shows escaped
             stream.reconfigure(errors="backslashreplace")
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
+def _open_what_is_closed() -> None:
+    """As after `>&-`; or the next socket would take the stream's number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 -- for the whole process
+
+
 def run(arguments: list[str]) -> int:
     """The exit code; every way to fail has said its sentence."""
     debug = "--debug" in arguments
     words = [argument for argument in arguments if argument != "--debug"]
+    colour = False if os.environ.get("NO_COLOR") else None
     try:
-        result = cli.main(words, prog_name="tidelog", standalone_mode=False)
+        result = cli.main(words, prog_name="tidelog", standalone_mode=False, color=colour)
         sys.stdout.flush()
+    except SystemExit:
+        if COMPLETION_VARIABLE in os.environ:
+            raise
+        # click ends so, without a word, where a pipe broke before it could tell us.
+        return _reader_left()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return WRONG_USAGE
@@ -125,12 +149,19 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 -- the edge: everything becomes a sentence and a code
+        return _failed(error, debug=debug)
+    return result if isinstance(result, int) else DONE
+
+
+def _failed(error: Exception, *, debug: bool) -> int:
+    sentence, code = _told(error)
+    with contextlib.suppress(OSError):  # nobody reads that either
         if debug:
             traceback.print_exc()
-        sentence, code = _told(error)
         click.echo(f"error: {' '.join(sentence.split())}", err=True)
-        return code
-    return result if isinstance(result, int) else DONE
+    if isinstance(error, OSError):
+        _reader_left()  # what could not be written now cannot be at the end of the process
+    return code
 
 
 def _told(error: Exception) -> tuple[str, int]:
@@ -144,6 +175,9 @@ def _told(error: Exception) -> tuple[str, int]:
     known = _client_failure(error)
     if known is not None:
         return str(error), known
+    if isinstance(error, OSError) and error.strerror:
+        place = "" if error.filename is None else f"{error.filename}: "
+        return f"{place}{error.strerror.lower()}", FAILED
     kind = type(error).__name__
     return f"this is a bug: {kind}: {error}; --debug shows where", FAILED
 
@@ -177,5 +211,6 @@ def _client_failure(error: Exception) -> int | None:
 
 def _reader_left() -> int:
     """As in `tidelog consume t | head`: what was asked for has been done."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return DONE

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+COMPLETION_VARIABLE = "_TIDELOG_COMPLETE"
+"""A shell that wants to know how a line may go on sets it."""
 ANSWER_WITHIN_S = 0.2
 CLUSTERS = Path(".tidelog")
 

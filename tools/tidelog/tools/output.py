@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
@@ -345,20 +345,3 @@ def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> 
         for example in examples:
             formatter.write(f"{'':{formatter.current_indent}}{example}\n")
     formatter.write_paragraph()
-
-
-def describe(command: click.Command, ctx: click.Context) -> Mapping[str, object]:
-    """A command and all below it, for machines."""
-    document: dict[str, object] = {
-        "name": ctx.info_name,
-        "help": command.get_short_help_str(200),
-        "examples": list(getattr(command, "examples", ())),
-        "parameters": [parameter.to_info_dict() for parameter in command.get_params(ctx)],
-    }
-    if isinstance(command, click.Group):
-        document["commands"] = [
-            describe(child, click.Context(child, info_name=name, parent=ctx))
-            for name in command.list_commands(ctx)
-            if (child := command.get_command(ctx, name)) is not None
-        ]
-    return document

@@ -256,7 +256,12 @@ def _do(target: Target, what: str, role: str, ids: tuple[int, ...], *, as_json: 
 
 
 def _broker_command(what: str, text: str) -> click.Command:
-    @click.command(what, cls=Command, help=text, examples=(f"tidelog broker {what} 0",))
+    @click.command(
+        what,
+        cls=Command,
+        help=text,
+        examples=(f"tidelog broker {what} 0", f"tidelog broker {what} 0 1 --json"),
+    )
     @click.argument("ids", metavar="ID...", type=click.IntRange(0), nargs=-1, required=True)
     @cluster_options
     @json_option
@@ -267,7 +272,12 @@ def _broker_command(what: str, text: str) -> click.Command:
 
 
 def _coordinator_command(what: str, text: str) -> click.Command:
-    @click.command(what, cls=Command, help=text, examples=(f"tidelog coordinator {what}",))
+    @click.command(
+        what,
+        cls=Command,
+        help=text,
+        examples=(f"tidelog coordinator {what}", f"tidelog coordinator {what} --json"),
+    )
     @cluster_options
     @json_option
     def command(target: Target, *, as_json: bool) -> None:
@@ -284,7 +294,7 @@ def broker() -> None:
     """Start, stop, kill or pause brokers; returns when it is so."""
 
 
-@click.group(cls=Group, examples=("tidelog coordinator kill",))
+@click.group(cls=Group, examples=("tidelog coordinator kill", "tidelog coordinator pause --json"))
 def coordinator() -> None:
     """Kill or pause the coordinator; a dead or silent one is started again by the supervisor."""
 

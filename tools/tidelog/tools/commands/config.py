@@ -219,7 +219,13 @@ def set_(
         _finish(client, (kind, name), resource, changes, dry_run=dry_run, as_json=as_json)
 
 
-@config.command("unset", examples=("tidelog config unset topic orders retention.ms",))
+@config.command(
+    "unset",
+    examples=(
+        "tidelog config unset topic orders retention.ms",
+        "tidelog config unset broker 0 log.cleaner.threads --json",
+    ),
+)
 @kind_argument
 @name_argument
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True)

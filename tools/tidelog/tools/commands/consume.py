@@ -71,15 +71,28 @@ class _Job:
     help="start, end, 123, -10 (from the end), @ISO (UTC), @-1h, or a range as @-30m:@now.",
 )
 @click.option("-g", "--group", metavar="G", help="Read as a member of a group (not yet).")
-@click.option("--partition", "numbers", metavar="P", type=click.IntRange(0), multiple=True)
-@click.option("-n", "--max", "records_max", metavar="N", type=click.IntRange(1))
+@click.option(
+    "--partition",
+    "numbers",
+    metavar="P",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Only this one; may be given several times.",
+)
+@click.option(
+    "-n", "--max", "records_max", metavar="N", type=click.IntRange(1), help="End after N records."
+)
 @click.option(
     "--timeout",
     metavar="S",
     type=click.FloatRange(0, min_open=True),
     help="End when no record came for so many seconds.",
 )
-@click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]))
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="Which records of transactions to show.  [default: read_uncommitted]",
+)
 @click.option("-f", "--format", "form", metavar="FORMAT", help=FORMAT_HELP)
 @bootstrap_options
 @json_option

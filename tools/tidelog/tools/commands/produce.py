@@ -89,10 +89,22 @@ class _Written:
 @click.option("--key-separator", metavar="C", help="A line is KEY, this text, VALUE.")
 @click.option("--headers", is_flag=True, help="A line begins with NAME:VALUE,… and a tab.")
 @click.option("--partition", metavar="P", type=click.IntRange(0), help="Default: by key.")
-@click.option("--acks", type=click.Choice(["0", "1", "all", "-1"]), default="all")
+@click.option(
+    "--acks",
+    type=click.Choice(["0", "1", "all", "-1"]),
+    default="all",
+    show_default=True,
+    help="Whose word makes a record written.",
+)
 @click.option("--transactional-id", metavar="ID", help="All records in one transaction.")
 @click.option("--file", "path", metavar="F", type=click.Path(dir_okay=False), help="Not stdin.")
-@click.option("--compression", type=click.Choice(CODECS), default="none")
+@click.option(
+    "--compression",
+    type=click.Choice(CODECS),
+    default="none",
+    show_default=True,
+    help="How batches are packed.",
+)
 @bootstrap_options
 @json_option
 def produce(  # noqa: PLR0913 -- the options of the command

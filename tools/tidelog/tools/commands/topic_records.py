@@ -63,7 +63,9 @@ def empty(target: Target, names: Sequence[str], *, yes: bool, as_json: bool) -> 
     ),
 )
 @click.argument("name", shell_complete=topic_names)
-@click.option("--partition", "number", metavar="P", type=click.IntRange(0), required=True)
+@click.option(
+    "--partition", "number", metavar="P", type=click.IntRange(0), required=True, help="Of which."
+)
 @click.option(
     "--before-offset",
     "text",

@@ -133,7 +133,7 @@ def run_in(path: Path) -> Run | None:
 
 def pointer_of(data: Path) -> Path:
     """Beside a cluster's folder: where its ephemeral namesake is."""
-    return data.with_name(f"{data.name}.ephemeral")
+    return data.parent / f"{data.name}.ephemeral"
 
 
 def find(data: Path) -> Path:
