@@ -21,14 +21,14 @@ from tidelog.node.metadata import link
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Link, Me
 from tidelog.node.runtime.shard_host import LogAppended, LogCommitted, Tick
-from tidelog.wire.control import Client, encode
+from tidelog.wire.control import Client, Deltas, ToBroker, encode
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response, encode_request, joined
 from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
 from tidelog.wire.messages import k37_create_partitions as growth
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
-from tidelog.wire.metadata_records import MetadataRecord
+from tidelog.wire.metadata_records import BrokerFenced, MetadataRecord
 
 CREATE_VERSION = 7
 DELETE_VERSION = 6
@@ -97,6 +97,8 @@ class Conversation:
         self.calls: dict[int, Outcome] = {}
         self.snapshots: list[front.SaveSnapshot] = []
         self.ignored: list[str] = []
+        self.fences: dict[BrokerId, Offset] = {}
+        """The fence words of the board."""
         self._numbers = count(1)
         self._incarnation = 0
 
@@ -285,9 +287,11 @@ class Conversation:
                 case front.Append():
                     self.written.append(effect)
                 case front.SendTo(peer, message):
-                    for side in self.sides.values():
-                        if side.peer == peer and side.connected:
-                            side.inbox.append(encode(message))
+                    self._check_fences(message)
+                    self._send(peer, message)
+                case front.Fence(broker, epoch):
+                    assert epoch >= self.fences.get(broker, 0), "a fence is never lifted"
+                    self.fences[broker] = epoch
                 case front.Active(epoch):
                     self.epochs.append(epoch)
                 case front.SaveSnapshot():
@@ -297,6 +301,18 @@ class Conversation:
                 case front.GiveUp(reason):
                     raise AssertionError(reason)
         check(self.shard.image)
+
+    def _send(self, peer: bytes, message: ToBroker) -> None:
+        for side in self.sides.values():
+            if side.peer == peer and side.connected:
+                side.inbox.append(encode(message))
+
+    def _check_fences(self, message: ToBroker) -> None:
+        """Nobody hears that a broker is out before the broker itself can know it."""
+        if isinstance(message, Deltas):
+            for record in message.records:
+                if isinstance(record, BrokerFenced):
+                    assert self.fences.get(record.broker, 0) >= record.epoch, record
 
 
 def _due(deadline: Instant | None, now: Instant) -> bool:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import BrokerId, Incarnation
+from tidelog.kernel.ids import BrokerId, Incarnation, Offset
 from tidelog.kernel.instant import Instant
 from tidelog.node.ipc import layout
 from tidelog.node.ipc.layout import Fences, Role, Slot, SlotState, SlotWriter, Word
@@ -156,21 +156,29 @@ def test_each_process_has_a_slot_of_its_own() -> None:
 
 def test_writing_one_slot_leaves_its_neighbours_and_the_fences_alone() -> None:
     memory = memoryview(board())
-    Fences(memory).fence(BrokerId(63), Incarnation(9))
+    Fences(memory).fence(BrokerId(63), Offset(9))
     for slot in (0, 2):
         SlotWriter(layout.slot_view(memory, slot)).begin(
             role=Role.BROKER, process_id=slot, pid=1, incarnation=Incarnation(1)
         )
     assert layout.read_slot(layout.slot_view(memory, 1)) is None
     assert layout.check_header(memory, "b") == 3
-    assert Fences(memory).is_fenced(BrokerId(63), Incarnation(9))
+    assert Fences(memory).is_fenced(BrokerId(63), Offset(9))
 
 
-def test_a_fence_holds_for_its_incarnation_and_earlier_ones_of_that_broker() -> None:
+def test_a_fence_holds_for_its_epoch_and_earlier_ones_of_that_broker() -> None:
     fences = Fences(memoryview(board()))
-    assert not fences.is_fenced(BrokerId(1), Incarnation(1))
-    fences.fence(BrokerId(1), Incarnation(4))
-    assert fences.is_fenced(BrokerId(1), Incarnation(3))
-    assert fences.is_fenced(BrokerId(1), Incarnation(4))
-    assert not fences.is_fenced(BrokerId(1), Incarnation(5))
-    assert not fences.is_fenced(BrokerId(0), Incarnation(1))
+    assert not fences.is_fenced(BrokerId(1), Offset(1))
+    fences.fence(BrokerId(1), Offset(4))
+    assert fences.is_fenced(BrokerId(1), Offset(3))
+    assert fences.is_fenced(BrokerId(1), Offset(4))
+    assert not fences.is_fenced(BrokerId(1), Offset(5))
+    assert not fences.is_fenced(BrokerId(0), Offset(1))
+
+
+def test_a_fence_is_never_lifted() -> None:
+    fences = Fences(memoryview(board()))
+    fences.fence(BrokerId(1), Offset(4))
+    fences.fence(BrokerId(1), Offset(4))
+    with pytest.raises(AssertionError, match="never lifted"):
+        fences.fence(BrokerId(1), Offset(3))

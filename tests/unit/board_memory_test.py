@@ -9,7 +9,7 @@ import posix_ipc
 import pytest
 
 from tidelog.kernel.failures import CannotStartError, CorruptError
-from tidelog.kernel.ids import BrokerId, Incarnation
+from tidelog.kernel.ids import BrokerId, Incarnation, Offset
 from tidelog.kernel.launch import board_name
 from tidelog.node.ipc.board import MEMORY_FOLDER, Board, memory_of_run, remove_memory_of_run
 from tidelog.node.ipc.layout import Role, Word, board_size_bytes
@@ -26,12 +26,12 @@ def test_what_one_mapping_publishes_another_reads(run: str) -> None:
     with Board.create(board_name(run), slots=4) as mine, Board.open(board_name(run)) as other:
         writer = mine.writer(2)
         writer.begin(role=Role.BROKER, process_id=1, pid=5, incarnation=Incarnation(3))
-        mine.fences.fence(BrokerId(1), Incarnation(3))
+        mine.fences.fence(BrokerId(1), Offset(3))
         seen = other.read_slot(2)
         assert seen is not None
         assert seen[Word.INCARNATION] == 3
         assert other.slots == 4
-        assert other.fences.is_fenced(BrokerId(1), Incarnation(3))
+        assert other.fences.is_fenced(BrokerId(1), Offset(3))
 
 
 def test_a_board_is_its_owners_alone_and_wholly_reserved(run: str) -> None:

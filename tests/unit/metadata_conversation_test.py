@@ -213,6 +213,30 @@ def test_a_fenced_broker_hears_of_it_and_is_taken_back_in_a_new_epoch() -> None:
     assert side.link.image.alive() == [0]
 
 
+def test_a_fence_word_is_up_when_the_record_is_on_disk_and_not_before() -> None:
+    talk = running(0, 1)
+    epoch = talk.sides[BrokerId(0)].epochs[0]
+    talk.tell(BrokerLost(BrokerId(0), Incarnation(1)))
+    assert talk.fences == {}
+    talk.force()
+    assert talk.fences == {BrokerId(0): epoch}
+    talk.settle()
+    assert talk.sides[BrokerId(0)].epochs[1] > epoch
+    assert talk.fences == {BrokerId(0): epoch}
+
+
+def test_the_next_coordinator_puts_up_the_fence_words_that_the_last_one_could_not() -> None:
+    talk = running(0, 1)
+    epoch = talk.sides[BrokerId(0)].epochs[0]
+    talk.tell(BrokerLost(BrokerId(0), Incarnation(1)))
+    talk.kill_coordinator(found=1)
+    talk.start_coordinator()
+    assert talk.fences[BrokerId(0)] == epoch
+    talk.settle()
+    assert talk.shard.image.alive() == [0, 1]
+    assert talk.sides[BrokerId(0)].epochs[-1] > talk.fences[BrokerId(0)]
+
+
 def test_a_broker_that_leaves_is_fenced_and_stays_so() -> None:
     talk = running(0, 1)
     talk.create(0, topic("t", 2))

@@ -25,7 +25,7 @@ from tidelog.coordinator.controller.requests import (
 )
 from tidelog.coordinator.controller.requests import AllocateProducerIds as Allocate
 from tidelog.coordinator.controller.shard import ControllerShard
-from tidelog.kernel.ids import NO_OFFSET, Epoch, Incarnation, Offset, RequestId
+from tidelog.kernel.ids import NO_OFFSET, BrokerId, Epoch, Incarnation, Offset, RequestId
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import FORWARDED_CALLS_MAX, METADATA_SNAPSHOT_RECORDS
 from tidelog.node.metadata.image import MetadataImage, snapshot
@@ -58,7 +58,7 @@ from tidelog.wire.control import (
     decode_to_coordinator,
 )
 from tidelog.wire.errors import ErrorCode, WireError
-from tidelog.wire.metadata_records import MetadataRecord
+from tidelog.wire.metadata_records import BrokerFenced, MetadataRecord
 
 
 class Received(Struct, frozen=True):
@@ -93,6 +93,13 @@ class SendTo(Struct, frozen=True):
     message: ToBroker
 
 
+class Fence(Struct, frozen=True):
+    """Put up this broker's fence word, now: what follows tells others that it is out."""
+
+    broker: BrokerId
+    epoch: Offset
+
+
 class Active(Struct, frozen=True):
     """The controller has taken over and its word is on disk: brokers may come."""
 
@@ -121,7 +128,7 @@ class GiveUp(Struct, frozen=True):
 
 
 Event = Received | PeerLost | Heard | LogAppended | LogCommitted | AppendFailed | Tick
-Effect = Append | SendTo | Active | SaveSnapshot | Ignored | GiveUp
+Effect = Append | SendTo | Fence | Active | SaveSnapshot | Ignored | GiveUp
 Answer = Callable[[ControllerReply | Refusal], Sequence[Effect]]
 
 
@@ -159,7 +166,10 @@ class Front:
         def activated(reply: ControllerReply | Refusal) -> list[Effect]:
             if isinstance(reply, Refusal):
                 return [GiveUp(reply.detail)]
-            return [Active(self.feed.image.controller_epoch)]
+            # The last coordinator may have died between a fence's record and its word.
+            brokers = self.feed.image.brokers.values()
+            fences = [Fence(view.id, view.epoch) for view in brokers if view.fenced]
+            return [*fences, Active(self.feed.image.controller_epoch)]
 
         return self._ask(now, Activate(cluster_id, self._incarnation, run_id), activated)
 
@@ -321,12 +331,14 @@ class Front:
         return effects
 
     def _commit(self, end: Offset) -> list[Effect]:
-        sends: list[Effect] = []
+        effects: list[Effect] = []
         while self._uncommitted and self._uncommitted[0][0] < end:
             base, records = self._uncommitted.popleft()
             assert base + len(records) <= end, (base, len(records), end)
-            sends += _sends(self.feed.committed(records))
-        return sends
+            # The word first: by the time others follow a new leader, the old one is silent.
+            effects += [Fence(r.broker, r.epoch) for r in records if isinstance(r, BrokerFenced)]
+            effects += _sends(self.feed.committed(records))
+        return effects
 
     def _snapshot(self) -> list[Effect]:
         """A new one once replaying the log would cost more than loading it saves."""

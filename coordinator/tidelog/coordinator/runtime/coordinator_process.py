@@ -15,6 +15,7 @@ from tidelog.coordinator.controller.front import (
     Append,
     Effect,
     Event,
+    Fence,
     Front,
     GiveUp,
     Heard,
@@ -144,6 +145,9 @@ class CoordinatorProcess:
             match effect:
                 case SendTo(peer, message):
                     self._router.send(peer, encode(message))
+                case Fence(broker, epoch):
+                    self._log.warning("broker_fenced", broker=broker, epoch=epoch)
+                    self._board.fences.fence(broker, epoch)
                 case Append():
                     self._writer.append(effect, self._front.epoch)
                 case SaveSnapshot(offset=offset):

@@ -18,7 +18,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import BrokerId, Incarnation
+from tidelog.kernel.ids import BrokerId, Incarnation, Offset
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import BROKERS_MAX
 
@@ -140,18 +140,19 @@ def slot_view(board: memoryview, slot: int) -> memoryview:
 
 
 class Fences:
-    """For each broker the highest incarnation that may no longer lead. One aligned word each."""
+    """For each broker the highest broker epoch that the cluster has given up: its registration's
+    offset in the metadata log. One aligned word each; 0 where none was given up."""
 
     def __init__(self, board: memoryview) -> None:
         self._words = board[_HEADER_BYTES : _HEADER_BYTES + _FENCE_BYTES].cast("q")
 
-    def fence(self, broker: BrokerId, incarnation: Incarnation) -> None:
-        """The active coordinator's alone."""
-        assert incarnation >= self._words[broker], "a fence is never lifted"
-        self._words[broker] = incarnation
+    def fence(self, broker: BrokerId, epoch: Offset) -> None:
+        """The active coordinator's alone: once it is decided for good, before others hear of it."""
+        assert epoch >= self._words[broker], "a fence is never lifted"
+        self._words[broker] = epoch
 
-    def is_fenced(self, broker: BrokerId, incarnation: Incarnation) -> bool:
-        return self._words[broker] >= incarnation
+    def is_fenced(self, broker: BrokerId, epoch: Offset) -> bool:
+        return self._words[broker] >= epoch
 
     def release(self) -> None:
         self._words.release()
