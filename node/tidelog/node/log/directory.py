@@ -188,14 +188,24 @@ class LogDirectory:
         A power loss may bring a removed file back: it is known for what it is by the log's start,
         so that must be durable first. Blocks for a sync where there is something to remove.
         """
-        waiting = [log for log in self._logs.values() if log.has_retired]
-        if waiting:
+        retired = self.retired()
+        if retired:
             self._directory.sync()
-        for log in waiting:
-            log.put_aside(self._starts_in_force.get(log.name.key, 0), now_ms or 0)
+        for log, start in retired.items():
+            log.put_aside(start, now_ms or 0)
+        self.purge_aside(now_ms)
+
+    def purge_aside(self, now_ms: int | None) -> None:
+        """Remove files put aside long enough ago that nobody reads any more."""
         for log in self._logs.values():
             if log.has_aside:
                 log.purge(now_ms)
+
+    def retired(self) -> dict[Log, int]:
+        """Logs that segments left, and their starts in force: below these the files may go, once
+        `sync` has made it durable that they are in force."""
+        starts = self._starts_in_force
+        return {log: starts.get(log.name.key, 0) for log in self._logs.values() if log.has_retired}
 
     def plan_starts(self, starts: Mapping[TopicPartition, int]) -> None:
         """The next checkpoint tells these log starts, of records nobody lost yet: only when it is

@@ -178,6 +178,7 @@ class BrokerProcess:
             wall_ms=lambda: self._broker.wall_ms(Instant(time.monotonic_ns())),
             log=self._log,
             on_disk_failed=self._on_disk_failed,
+            begins_later=lambda key: self._waiting.begins_later(Instant(time.monotonic_ns()), key),
         )
         self._retention = Retention(parts)
         self._cleaner = CleanerThread(parts)

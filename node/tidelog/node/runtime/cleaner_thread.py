@@ -45,6 +45,8 @@ class CleanerParts:
     wall_ms: Callable[[], int]
     log: EventLog
     on_disk_failed: Callable[[OSError], None]
+    begins_later: Callable[["TopicPartition"], None]
+    """Told of a partition whose oldest records went: who waits for them must look again."""
 
     def high_watermark(self, replica: Replica) -> int:
         leader = replica.leader
@@ -83,6 +85,8 @@ class Retention:
             wanted, self._wanted = self._wanted, {}
             if wanted:
                 self._begin(wanted)
+            else:
+                self._put_aside({})
 
     def _on_trouble(self, log: Log, reason: str) -> None:
         self._parts.log.error("retention_failed", partition=log.name.directory, reason=reason)
@@ -100,17 +104,27 @@ class Retention:
         for log, start in gone.items():
             log.advance_start(min(start, log.end))
             parts.log.info("records_expired", partition=log.name.directory, start=log.start)
-        future = parts.loop.run_in_executor(None, parts.logs.sync)
-        future.add_done_callback(lambda done: self._put_aside(gone, done))
+            parts.begins_later(log.name.key)
+        self._put_aside({log: log.start for log in gone})
 
-    def _put_aside(self, gone: dict[Log, int], done: "asyncio.Future[None]") -> None:
+    def _put_aside(self, gone: Mapping[Log, int]) -> None:
+        """Files below these starts, and those of records that DeleteRecords took away before."""
+        parts = self._parts
+        parts.logs.purge_aside(parts.wall_ms())
+        retired = {**parts.logs.retired(), **gone}
+        if not retired:
+            return
+        future = parts.loop.run_in_executor(None, parts.logs.sync)
+        future.add_done_callback(lambda done: self._synced(retired, done))
+
+    def _synced(self, retired: Mapping[Log, int], done: "asyncio.Future[None]") -> None:
         error = done.exception()
         if isinstance(error, OSError):
             self._parts.on_disk_failed(error)
             return
         now_ms = self._parts.wall_ms()
-        for log in gone:
-            log.put_aside(log.start, now_ms)
+        for log, start in retired.items():
+            log.put_aside(start, now_ms)
             purge_later(self._parts, log)
 
 
