@@ -140,6 +140,7 @@ class MemoryFile:
 
     def __init__(self, disk: MemoryDisk, name: str, inode: Inode) -> None:
         self.name = name
+        self.readers = 0
         self._disk = disk
         self._life = disk.life
         self._inode = inode

@@ -21,6 +21,9 @@ class File(Syncable, Protocol):
     bounded); its user never notices.
     """
 
+    readers: int
+    """Answers on their way that are made of it: its name must stay until they are out."""
+
     @property
     def name(self) -> str: ...
 

@@ -92,6 +92,11 @@ class Segment:
         return self._file
 
     @property
+    def is_read(self) -> bool:
+        """Whether an answer on its way is made of it."""
+        return self._file is not None and self._file.readers > 0
+
+    @property
     def place(self) -> str:
         return f"{self._directory.path}/{self.name}"
 

@@ -150,8 +150,10 @@ class SegmentList:
         self._aside.append((remove_at_ms, segment))
 
     def purge(self, now_ms: int | None = None) -> None:
-        """Remove what was put aside long enough ago, or all of it."""
-        due = [one for at, one in self._aside if now_ms is None or at <= now_ms]
+        """Remove what was put aside long enough ago and nobody reads, or all of it."""
+        due = [
+            one for at, one in self._aside if now_ms is None or (at <= now_ms and not one.is_read)
+        ]
         self._aside = [entry for entry in self._aside if entry[1] not in due]
         for segment in due:
             segment.remove()

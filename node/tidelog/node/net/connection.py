@@ -122,6 +122,9 @@ class Connection:
         self._read(wanted=False)
         self._write_when_possible(wanted=False)
         self._sock.close()
+        for piece in self._out:
+            if isinstance(piece, FileSlice):
+                piece.file.readers -= 1
         self._out.clear()
         self.session.abandon()
         self._parts.stats.connections -= 1
@@ -205,6 +208,9 @@ class Connection:
     def _flush(self) -> None:
         pieces = self.session.ready()
         if pieces:
+            for piece in pieces:
+                if isinstance(piece, FileSlice):
+                    piece.file.readers += 1
             self._out.extend(pieces)
             if not self._writing and not self._warming:
                 self._write()
@@ -284,6 +290,7 @@ class Connection:
         self._file_sent += sent
         if self._file_sent == size:
             self._out.popleft()
+            piece.file.readers -= 1
             self._file_sent = 0
         return sent
 

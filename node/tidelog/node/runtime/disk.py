@@ -86,11 +86,12 @@ class DiskFile:
     Invariant: `size` counts whole appends only; what a failed one left behind lies above it.
     """
 
-    __slots__ = ("_directory", "_fd", "_open_files", "_size", "name", "used")
+    __slots__ = ("_directory", "_fd", "_open_files", "_size", "name", "readers", "used")
 
     def __init__(self, directory: "DiskDirectory", name: str, open_files: OpenFiles) -> None:
         self.name = name
         self.used = True
+        self.readers = 0
         self._directory = directory
         self._open_files = open_files
         self._fd = -1
