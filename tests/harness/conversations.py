@@ -17,11 +17,12 @@ from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset
 from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.limits import ALTER_ISR_TIMEOUT_MS
 from tidelog.node.metadata import link
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Link, Me
 from tidelog.node.runtime.shard_host import LogAppended, LogCommitted, Tick
-from tidelog.wire.control import Client, Deltas, ToBroker, encode
+from tidelog.wire.control import Client, Deltas, IsrChange, ToBroker, encode
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response, encode_request, joined
 from tidelog.wire.messages import k19_create_topics as creation
@@ -42,7 +43,7 @@ CLIENT = Client("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1:50000")
 class Outcome:
     """What a call came to."""
 
-    result: bytes | link.IdBlock | ErrorCode | None = None
+    result: link.Result | None = None
     on_disk: int = 0
     """Records that were on disk when it came."""
 
@@ -245,6 +246,10 @@ class Conversation:
     def allocate(self, broker: int) -> Outcome:
         deadline = Instant(self.now + ms(CALL_MS))
         return self.ask(broker, link.IdsAsked(next(self._numbers), deadline))
+
+    def alter_isr(self, broker: int, *changes: IsrChange) -> Outcome:
+        deadline = Instant(self.now + ms(ALTER_ISR_TIMEOUT_MS))
+        return self.ask(broker, link.IsrAsked(next(self._numbers), changes, deadline))
 
     def leave(self, broker: int) -> Outcome:
         deadline = Instant(self.now + ms(CALL_MS))

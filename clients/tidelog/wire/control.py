@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, Uuid
+from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset, ProducerId, Uuid
 from tidelog.kernel.instant import Instant
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.metadata_records import MetadataRecord, StopKind
@@ -74,6 +74,25 @@ class Leave(_Message, frozen=True, tag=5):
 
     to: Incarnation
     call: int
+
+
+class IsrChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The in-sync replicas that a leader wants for one partition, as of these epochs."""
+
+    topic: Uuid
+    partition: int
+    leader_epoch: Epoch
+    partition_epoch: Epoch
+    isr: tuple[tuple[BrokerId, Offset], ...]
+    """Each member with its broker epoch: the life that the leader saw catch up."""
+
+
+class AlterIsr(_Message, frozen=True, tag=6):
+    """I lead these; write down who is in sync. Each change is taken or refused by itself."""
+
+    to: Incarnation
+    call: int
+    changes: tuple[IsrChange, ...]
 
 
 class Registered(_Message, frozen=True, tag=16):
@@ -143,7 +162,15 @@ class RegisterAgain(_Message, frozen=True, tag=24):
     """I do not know this connection; whoever waits for a Registered already may forget this."""
 
 
-ToCoordinator = Register | Applied | Forward | AllocateProducerIds | Leave
+class IsrAltered(_Message, frozen=True, tag=25):
+    """What became of each change, in order. What was taken is committed, and was sent before."""
+
+    session: int
+    call: int
+    outcomes: tuple[ErrorCode, ...]
+
+
+ToCoordinator = Register | Applied | Forward | AllocateProducerIds | Leave | AlterIsr
 ToBroker = (
     Registered
     | Refused
@@ -154,6 +181,7 @@ ToBroker = (
     | ProducerIds
     | Left
     | RegisterAgain
+    | IsrAltered
 )
 
 encode: Final = msgspec.msgpack.Encoder().encode

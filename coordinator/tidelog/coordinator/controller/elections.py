@@ -40,6 +40,12 @@ def broker_lost(view: PartitionView, lost: BrokerId, alive: Alive) -> PartitionV
     return _changed(view, leader=leader, isr=in_sync)
 
 
+def in_sync_changed(view: PartitionView, isr: tuple[BrokerId, ...]) -> PartitionView:
+    """The leader says who is in sync with it: it goes on in its epoch."""
+    assert view.leader in isr, (view, isr)
+    return _changed(view, leader=view.leader, isr=isr)
+
+
 def everyone_lost(view: PartitionView) -> PartitionView | None:
     """All brokers went at once: each member of the ISR has every committed record, all stay."""
     if view.leader == NO_LEADER:

@@ -20,10 +20,12 @@ from tidelog.coordinator.controller.requests import (
     BrokerStarted,
     ControllerReply,
     ControllerRequest,
+    IsrOutcomes,
     ProducerIdBlock,
     RegisterBroker,
 )
 from tidelog.coordinator.controller.requests import AllocateProducerIds as Allocate
+from tidelog.coordinator.controller.requests import AlterIsr as Alter
 from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.kernel.ids import NO_OFFSET, BrokerId, Epoch, Incarnation, Offset, RequestId
 from tidelog.kernel.instant import Instant
@@ -43,10 +45,12 @@ from tidelog.node.runtime.shard_host import (
 )
 from tidelog.wire.control import (
     AllocateProducerIds,
+    AlterIsr,
     Answered,
     Applied,
     Failed,
     Forward,
+    IsrAltered,
     Leave,
     Left,
     ProducerIds,
@@ -216,7 +220,7 @@ class Front:
         self,
         now: Instant,
         session: Session,
-        message: Applied | Forward | AllocateProducerIds | Leave,
+        message: Applied | Forward | AllocateProducerIds | AlterIsr | Leave,
     ) -> list[Effect]:
         match message:
             case Applied():
@@ -225,6 +229,8 @@ class Front:
                 return self._forward(now, session, message)
             case AllocateProducerIds():
                 return self._allocate(now, session, message)
+            case AlterIsr():
+                return self._alter_isr(now, session, message)
             case Leave():
                 return self._leave(now, session, message)
             case _:
@@ -297,6 +303,19 @@ class Front:
             return [SendTo(session.peer, ids)]
 
         return self._ask(now, Allocate(session.broker, session.incarnation), answer)
+
+    def _alter_isr(self, now: Instant, session: Session, message: AlterIsr) -> list[Effect]:
+        def answer(reply: ControllerReply | Refusal) -> list[Effect]:
+            if isinstance(reply, Refusal):
+                return [_failed(session, message.call, reply.code)]
+            assert isinstance(reply, IsrOutcomes)
+            if session.sent < reply.offset:
+                # So far behind that the records are held back: it may look when they come.
+                return [_failed(session, message.call, ErrorCode.REQUEST_TIMED_OUT)]
+            altered = IsrAltered(session.session, message.call, reply.outcomes)
+            return [SendTo(session.peer, altered)]
+
+        return self._ask(now, Alter(session.broker, session.incarnation, message.changes), answer)
 
     def _leave(self, now: Instant, session: Session, message: Leave) -> list[Effect]:
         def answer(_: ControllerReply | Refusal) -> list[Effect]:

@@ -3,6 +3,8 @@
 from msgspec import Struct
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, Uuid
+from tidelog.wire.control import IsrChange
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from tidelog.wire.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -114,6 +116,21 @@ class ProducerIdBlock(Struct, frozen=True):
     count: int
 
 
+class AlterIsr(Struct, frozen=True):
+    """A leader wants other in-sync replicas."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    changes: tuple[IsrChange, ...]
+
+
+class IsrOutcomes(Struct, frozen=True):
+    """Reply to AlterIsr: what became of each change, and where the log has what was taken."""
+
+    outcomes: tuple[ErrorCode, ...]
+    offset: Offset
+
+
 class Done(Struct, frozen=True):
     """Reply to everything that only tells the controller something."""
 
@@ -131,13 +148,8 @@ ClientReply = (
     | IncrementalAlterConfigsResponse
 )
 
-ControllerRequest = (
-    Activate
-    | RegisterBroker
-    | BrokerApplied
-    | BrokerStarted
-    | BrokerLost
-    | ClientRequest
-    | AllocateProducerIds
-)
-ControllerReply = BrokerRegistration | ProducerIdBlock | ClientReply | Done
+BrokerRequest = RegisterBroker | BrokerApplied | AlterIsr | AllocateProducerIds
+"""What a broker says or wants for itself."""
+
+ControllerRequest = Activate | BrokerRequest | BrokerStarted | BrokerLost | ClientRequest
+ControllerReply = BrokerRegistration | ProducerIdBlock | IsrOutcomes | ClientReply | Done

@@ -10,14 +10,17 @@ from tidelog.coordinator.controller.config_changes import (
 from tidelog.coordinator.controller.creation import TopicCreation
 from tidelog.coordinator.controller.deletion import delete_topics
 from tidelog.coordinator.controller.draws import Draws
+from tidelog.coordinator.controller.isr_changes import alter_isr
 from tidelog.coordinator.controller.partitions_growth import create_partitions
 from tidelog.coordinator.controller.requests import (
     Activate,
     AllocateProducerIds,
     AlterConfigs,
+    AlterIsr,
     BrokerApplied,
     BrokerLost,
     BrokerRegistration,
+    BrokerRequest,
     BrokerStarted,
     ClientRequest,
     ControllerReply,
@@ -27,6 +30,7 @@ from tidelog.coordinator.controller.requests import (
     DeleteTopics,
     Done,
     IncrementalAlterConfigs,
+    IsrOutcomes,
     ProducerIdBlock,
     RegisterBroker,
 )
@@ -78,12 +82,8 @@ class ControllerShard:
         self, now: Instant, asked: RequestId, request: ControllerRequest
     ) -> ControllerDecision:
         match request:
-            case AllocateProducerIds():
-                return self._producer_ids(asked, request)
-            case RegisterBroker():
-                return self._register(asked, request)
-            case BrokerApplied():
-                return self._applied(now, asked, request)
+            case RegisterBroker() | BrokerApplied() | AlterIsr() | AllocateProducerIds():
+                return self._broker(now, asked, request)
             case BrokerStarted() | BrokerLost():
                 return self._lost(now, asked, request.broker, before=request.next_life)
             case Activate():
@@ -125,6 +125,19 @@ class ControllerShard:
             ),
             *fenced,
         )
+
+    def _broker(self, now: Instant, asked: RequestId, request: BrokerRequest) -> ControllerDecision:
+        match request:
+            case RegisterBroker():
+                return self._register(asked, request)
+            case BrokerApplied():
+                return self._applied(now, asked, request)
+            case AlterIsr():
+                return self._alter_isr(asked, request)
+            case AllocateProducerIds():
+                return self._producer_ids(asked, request)
+            case _:
+                assert_never(request)
 
     def _register(self, asked: RequestId, request: RegisterBroker) -> ControllerDecision:
         image = self.image
@@ -190,6 +203,11 @@ class ControllerShard:
                 return incremental_alter_configs(image, settings, request.message)
             case _:
                 assert_never(request)
+
+    def _alter_isr(self, asked: RequestId, request: AlterIsr) -> ControllerDecision:
+        records, outcomes = alter_isr(self.image, request)
+        end = Offset(self.image.offset + len(records))
+        return Decision(records, ((asked, IsrOutcomes(outcomes, end)),))
 
     def _producer_ids(self, asked: RequestId, request: AllocateProducerIds) -> ControllerDecision:
         broker = self.image.brokers.get(request.broker)

@@ -15,7 +15,11 @@ from msgspec import Struct
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId
 from tidelog.kernel.instant import Instant, ms
-from tidelog.kernel.limits import CONTROL_MESSAGE_BYTES_MAX, FORWARD_TIMEOUT_MS
+from tidelog.kernel.limits import (
+    ALTER_ISR_TIMEOUT_MS,
+    CONTROL_MESSAGE_BYTES_MAX,
+    FORWARD_TIMEOUT_MS,
+)
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import (
     Asked,
@@ -28,16 +32,18 @@ from tidelog.node.metadata.link import (
     IdBlock,
     IdsAsked,
     ImageChanged,
+    IsrAsked,
     Joined,
     LeaveAsked,
     Link,
     Me,
     Received,
+    Result,
     Send,
     Tick,
     TurnedAway,
 )
-from tidelog.wire.control import Client, ToCoordinator, encode
+from tidelog.wire.control import Client, IsrChange, ToCoordinator, encode
 from tidelog.wire.errors import ErrorCode
 
 _RECONNECT_MS: Final = 5
@@ -48,8 +54,6 @@ _MONITOR_HEAD: Final = Layout("=hi")
 _SEND_AGAIN_S: Final = 0.1
 _LISTENER: Final = "PLAINTEXT"
 _PRINCIPAL: Final = "User:ANONYMOUS"
-
-Result = bytes | IdBlock | ErrorCode
 
 
 class Hooks(Struct):
@@ -122,7 +126,7 @@ class CoordinatorLink:
         client = Client(_LISTENER, _PRINCIPAL, client_address)
 
         def finished(result: Result) -> None:
-            assert not isinstance(result, IdBlock)
+            assert not isinstance(result, IdBlock | tuple)
             done(result)
 
         self._ask(ForwardAsked(self._new_call(), client, frame, deadline), finished)
@@ -133,10 +137,25 @@ class CoordinatorLink:
         """A block of ids that nobody else ever gets."""
 
         def finished(result: Result) -> None:
-            assert not isinstance(result, bytes)
+            assert not isinstance(result, bytes | tuple)
             done((result.first, result.count) if isinstance(result, IdBlock) else result)
 
         self._ask(IdsAsked(self._new_call(), self._deadline(FORWARD_TIMEOUT_MS)), finished)
+
+    def alter_isr(
+        self,
+        changes: tuple[IsrChange, ...],
+        done: Callable[[tuple[ErrorCode, ...] | ErrorCode], None],
+    ) -> None:
+        """Have other in-sync replicas written down; `done` gets what became of each change, after
+        the image has what was taken, or why none of it is known to be taken."""
+
+        def finished(result: Result) -> None:
+            assert not isinstance(result, bytes | IdBlock)
+            done(result)
+
+        deadline = self._deadline(ALTER_ISR_TIMEOUT_MS)
+        self._ask(IsrAsked(self._new_call(), changes, deadline), finished)
 
     def leave(self, done: Callable[[ErrorCode], None], *, wait_ms: int) -> None:
         """Before a stop: have leadership taken away; NONE once that is decided. Then `close`."""

@@ -25,12 +25,15 @@ from tidelog.node.metadata.difference import difference
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.wire.control import (
     AllocateProducerIds,
+    AlterIsr,
     Answered,
     Applied,
     Client,
     Deltas,
     Failed,
     Forward,
+    IsrAltered,
+    IsrChange,
     Leave,
     Left,
     ProducerIds,
@@ -83,6 +86,14 @@ class IdsAsked(Struct, frozen=True):
     deadline: Instant
 
 
+class IsrAsked(Struct, frozen=True):
+    """A leader wants other in-sync replicas for these."""
+
+    call: int
+    changes: tuple[IsrChange, ...]
+    deadline: Instant
+
+
 class LeaveAsked(Struct, frozen=True):
     """The broker stops: it wants to be fenced first, and never unfenced again."""
 
@@ -124,16 +135,20 @@ class IdBlock(Struct, frozen=True):
     count: int
 
 
+Result = bytes | IdBlock | tuple[ErrorCode, ...] | ErrorCode
+
+
 class Finished(Struct, frozen=True):
-    """A call's end: the answer's frame, a block of ids, nothing for a leave, or why not."""
+    """A call's end: an answer's frame, a block of ids, what became of each change of an ISR,
+    nothing for a leave, or why not."""
 
     call: int
-    result: bytes | IdBlock | ErrorCode
+    result: Result
 
 
-Event = Connected | Disconnected | Received | ForwardAsked | IdsAsked | LeaveAsked | Tick
+Asked = ForwardAsked | IdsAsked | IsrAsked | LeaveAsked
+Event = Connected | Disconnected | Received | Asked | Tick
 Effect = Send | ImageChanged | Joined | Fenced | TurnedAway | Finished
-Asked = ForwardAsked | IdsAsked | LeaveAsked
 
 
 class _Sent(Enum):
@@ -172,7 +187,7 @@ class Link:
         match event:
             case Received(frame):
                 return self._received(now, frame)
-            case ForwardAsked() | IdsAsked() | LeaveAsked():
+            case ForwardAsked() | IdsAsked() | IsrAsked() | LeaveAsked():
                 return self._asked(now, event)
             case Connected():
                 self._connected = True
@@ -270,7 +285,7 @@ class Link:
                 sends.append(Send(_message(self._coordinator, call.asked)))
         return sends
 
-    def _finish(self, number: int, result: bytes | IdBlock | ErrorCode) -> Finished:
+    def _finish(self, number: int, result: Result) -> Finished:
         del self._calls[number]
         return Finished(number, result)
 
@@ -304,10 +319,12 @@ class Link:
         self._coordinator = message.coordinator
         return [*self._membership(now), *self._send_calls()]
 
-    def _answered(self, message: Answered | Failed | ProducerIds | Left) -> list[Effect]:
+    def _answered(
+        self, message: Answered | Failed | ProducerIds | IsrAltered | Left
+    ) -> list[Effect]:
         if message.call not in self._calls:
             return []  # its deadline was earlier
-        result: bytes | IdBlock | ErrorCode
+        result: Result
         match message:
             case Answered():
                 result = message.frame
@@ -315,6 +332,8 @@ class Link:
                 result = message.code
             case ProducerIds():
                 result = IdBlock(message.first, message.count)
+            case IsrAltered():
+                result = message.outcomes
             case Left():
                 result = ErrorCode.NONE
             case _:
@@ -377,6 +396,8 @@ def _message(to: Incarnation, asked: Asked) -> ToCoordinator:
             return Forward(to, asked.call, asked.client, asked.deadline, asked.frame)
         case IdsAsked():
             return AllocateProducerIds(to, asked.call, asked.deadline)
+        case IsrAsked():
+            return AlterIsr(to, asked.call, asked.changes)
         case LeaveAsked():
             return Leave(to, asked.call)
         case _:
