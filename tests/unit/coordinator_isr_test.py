@@ -57,9 +57,10 @@ def asked() -> Asked:
 def test_a_leader_s_change_is_written_and_raises_the_partition_epoch_alone(asked: Asked) -> None:
     before = asked.view
     assert asked.alter(asked.change(ONE, TWO)) == (ErrorCode.NONE,)
-    assert asked.view.isr == (ONE, TWO)
-    assert asked.view.leader_epoch == before.leader_epoch
-    assert asked.view.partition_epoch == before.partition_epoch + 1
+    shrunk = asked.view
+    assert shrunk.isr == (ONE, TWO)
+    assert shrunk.leader_epoch == before.leader_epoch
+    assert shrunk.partition_epoch == before.partition_epoch + 1
     assert asked.alter(asked.change(ONE, TWO, THREE)) == (ErrorCode.NONE,)
     assert asked.view.isr == (ONE, TWO, THREE)
 
