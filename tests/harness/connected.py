@@ -26,6 +26,7 @@ class Connected:
         self.faults: list[BaseException] = []
         self.refused: list[str] = []
         self.closed = False
+        self.lost = False
         self.loop.set_exception_handler(
             lambda _, context: self.faults.append(context.get("exception") or AssertionError())
         )
@@ -39,6 +40,7 @@ class Connected:
             cold_reads=ColdReads(self.loop),
             frame_bytes_max=frame_bytes_max,
             log_refused=lambda _, reason: self.refused.append(reason),
+            is_lost=lambda: self.lost,
         )
         self.connection = Connection(self.parts, ours, "127.0.0.1:1", self._on_closed)
 

@@ -53,6 +53,9 @@ class NetworkParts(Struct, frozen=True):
     frame_bytes_max: int
     log_refused: Callable[[str, str], None]
     """Called with address and reason when the protocol makes us end a connection."""
+    is_lost: Callable[[], bool]
+    """Whether this broker was given up: then it has ended every connection, and begins and sends
+    nothing."""
 
 
 class Connection:
@@ -153,7 +156,7 @@ class Connection:
 
     def _turn(self) -> None:
         """Begin every request that has arrived and may be begun, then send what is answered."""
-        if self._closed:
+        if self._closed or self._parts.is_lost():
             return
         now = Instant(time.monotonic_ns())
         self.last_progress = now
@@ -222,6 +225,8 @@ class Connection:
 
     def _write(self) -> None:
         """Send until all is out or the socket is full."""
+        if self._parts.is_lost():
+            return
         out = self._out
         try:
             while out:

@@ -27,12 +27,15 @@ class Listener:
     """Accepts clients, closes idle ones.
 
     Invariant: nobody comes in while `connections_max` are in; they are turned away at once.
+    While it is suspended nobody is in and nobody comes in.
     """
 
     def __init__(self, parts: NetworkParts, bounds: ListenerLimits) -> None:
         self._parts = parts
         self._bounds = bounds
         self._sock: socket.socket | None = None
+        self._place = ("", 0)
+        self._suspended = False
         self.connections: set[Connection] = set()
         self._sweep_s = min(_SWEEP_S_MAX, bounds.idle_ms_max / 2000)
 
@@ -42,6 +45,7 @@ class Listener:
 
     def listen(self, host: str, port: int) -> None:
         """Bind the port the supervisor holds for us; clients queue until they are accepted."""
+        self._place = (host, port)
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.settimeout(0)
@@ -58,22 +62,53 @@ class Listener:
 
     def accept(self) -> None:
         """Let clients in."""
-        assert self._sock is not None
-        self._parts.loop.add_reader(self._sock.fileno(), self._on_acceptable)
+        self._let_in()
         self._parts.loop.call_later(self._sweep_s, self._sweep)
 
+    def suspend(self) -> None:
+        """End every connection; who comes now is refused at once, and may ask another broker."""
+        if self._sock is not None:
+            self._suspended = True
+            self._drop_socket()
+        self._end_connections()
+
+    def resume(self) -> None:
+        """Let clients in again, on the same port."""
+        if self._suspended:
+            self._suspended = False
+            self._listen_anew()
+
     def stop_accepting(self) -> None:
+        """For good."""
+        self._suspended = False
+        self._drop_socket()
+
+    def close(self) -> None:
+        self.stop_accepting()
+        self._end_connections()
+
+    def _listen_anew(self) -> None:
+        self._drop_socket()
+        self.listen(*self._place)
+        self._let_in()
+
+    def _let_in(self) -> None:
+        assert self._sock is not None
+        self._parts.loop.add_reader(self._sock.fileno(), self._on_acceptable)
+
+    def _drop_socket(self) -> None:
         if self._sock is not None:
             self._parts.loop.remove_reader(self._sock.fileno())
             self._sock.close()
             self._sock = None
 
-    def close(self) -> None:
-        self.stop_accepting()
+    def _end_connections(self) -> None:
         for connection in list(self.connections):
             connection.abort()
 
     def _on_acceptable(self) -> None:
+        if self._parts.is_lost():
+            return
         for _ in range(_ACCEPTS_PER_TURN):
             if self._sock is None:
                 return
@@ -82,10 +117,16 @@ class Listener:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in _OUT_OF_FILES:
-                    self._pause_accepting()
+                self._not_accepted(error)
                 return
             self._take(sock, peer)
+
+    def _not_accepted(self, error: OSError) -> None:
+        if error.errno in _OUT_OF_FILES:
+            self._pause_accepting()
+        elif error.errno == errno.EINVAL:
+            # The supervisor took us for hung and shut the socket; we move, and were not given up.
+            self._listen_anew()
 
     def _take(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         if len(self.connections) >= self._bounds.connections_max:
@@ -106,7 +147,7 @@ class Listener:
 
     def _resume_accepting(self) -> None:
         if self._sock is not None:
-            self._parts.loop.add_reader(self._sock.fileno(), self._on_acceptable)
+            self._let_in()
 
     def _sweep(self) -> None:
         """Close who was idle too long, give memory of the quiet ones back."""
@@ -119,5 +160,5 @@ class Listener:
                 connection.abort()
             elif quiet_ns > relax_ns:
                 connection.relax()
-        if self._sock is not None:
+        if self._sock is not None or self._suspended:
             self._parts.loop.call_later(self._sweep_s, self._sweep)

@@ -25,6 +25,7 @@ from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.coordinator_link import CoordinatorLink, Hooks
 from tidelog.node.ipc.layout import Role, SlotState, Word, slot_of
+from tidelog.node.ipc.standing import Standing
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.marks import LastStop
 from tidelog.node.log.ownership import Owner
@@ -93,6 +94,7 @@ class BrokerProcess:
         self._settings = BrokerSettings(launch.broker_id, {**launch.settings, **_placed(launch)})
         settings = self._settings.values
         self._share = share_of_this_process(settings["max.connections"])
+        self._standing = Standing(self._board.fences, launch.broker_id, self._on_lost)
         self._alarm = Alarm(loop, self._on_alarm)
         self._waiting = Waiting(self._alarm.set)
         self._replicas = Replicas()
@@ -197,10 +199,12 @@ class BrokerProcess:
             cold_reads=ColdReads(self._loop),
             frame_bytes_max=settings["socket.request.max.bytes"],
             log_refused=self._on_refused,
+            is_lost=self._standing.is_lost,
         )
         return Listener(parts, self._bounds())
 
     def _on_image_changed(self, image: MetadataImage, changes: Changes) -> None:
+        self._standing.is_lost()
         now = Instant(time.monotonic_ns())
         # First of all, for what is opened now shall have the settings of now.
         self._follow_settings(image)
@@ -229,14 +233,25 @@ class BrokerProcess:
 
     def _on_registered(self, epoch: Offset) -> None:
         self._log.info("registered", epoch=epoch)
-        if self._serving:
+        self._standing.registered(epoch)
+        if not self._serving:
+            self._serve()
+        elif not self._stopping:
+            self._listener.resume()
             self._slot.words[Word.STATE] = SlotState.RUNNING
             self._slot.publish()
-        else:
-            self._serve()
 
     def _on_fenced(self) -> None:
-        self._log.warning("fenced")
+        lost = self._standing.is_lost()
+        assert lost, "the metadata says that this broker is out, its fence word does not"
+
+    def _on_lost(self, epoch: Offset) -> None:
+        """The cluster has given this life up: nobody gets an answer of it any more. The link
+        hears of it too, and asks to be taken back."""
+        self._listener.suspend()
+        if self._stopping:
+            return  # it has asked for that
+        self._log.warning("fenced", epoch=epoch)
         self._slot.words[Word.STATE] = SlotState.FENCED
         self._slot.publish()
 
@@ -272,6 +287,7 @@ class BrokerProcess:
         if self._stopping:
             return
         self._loop.call_later(_HEARTBEAT_S, self._tick)
+        self._standing.is_lost()
         now = Instant(time.monotonic_ns())
         self._broker.wall_offset_ns = time.time_ns() - now
         self._slot.heartbeat(now)
@@ -332,6 +348,7 @@ class BrokerProcess:
         }
 
     def _on_alarm(self, now: Instant) -> Instant | None:
+        self._standing.is_lost()
         self._waiting.expire(now)
         return self._waiting.deadline()
 
