@@ -222,10 +222,18 @@ class Target(Struct, frozen=True):
         return run.bootstrap.split(",")
 
     def not_running(self) -> str:
-        near = "" if self.data or self.folder.exists() else nearest(self.cluster, clusters())
+        near = "" if self.folder.exists() else self._near()
         if near:
             return f"there is no {self.label}{near}"
         return f"{self.label} is not running: start it with tidelog up, or name it with --cluster"
+
+    def missing(self) -> CliError:
+        """What to raise where the cluster has never been here."""
+        hint = self._near() or ": name it with --cluster or --data"
+        return CliError(f"there is no {self.label}{hint}", NOT_FOUND)
+
+    def _near(self) -> str:
+        return "" if self.data else nearest(self.cluster, clusters())
 
 
 def json_option(command: Callable[P, R]) -> Callable[P, R]:

@@ -11,8 +11,6 @@ import click
 from tidelog.kernel.config import SettingError
 from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.tools.output import (
-    DONE,
-    NOT_FOUND,
     UNREACHABLE,
     CliError,
     Command,
@@ -20,7 +18,6 @@ from tidelog.tools.output import (
     Target,
     cluster_options,
     emit_json,
-    fail,
     json_option,
     note,
     size,
@@ -28,9 +25,8 @@ from tidelog.tools.output import (
 )
 from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
 
+VERSION = 1
 _PORT_MAX = 65_535
-_DOWN_WITHIN_S = 60.0
-_FORCED_DOWN_WITHIN_S = 15.0
 
 
 @contextmanager
@@ -147,35 +143,35 @@ def up(target: Target, *, as_json: bool, ephemeral: bool, detach: bool, **more: 
 @click.option("--sync", is_flag=True, help="Flush everything to disk first.")
 @cluster_options
 @json_option
-def down(target: Target, *, as_json: bool, force: bool, sync: bool) -> int:
+def down(target: Target, *, as_json: bool, force: bool, sync: bool) -> None:
     """End a cluster in order; when this returns, its processes and shared memory are gone."""
-    try:
-        link = Link.to(target.folder)
-    except NotRunningError:
-        return _was_not_running(target, as_json=as_json)
-    with link:
-        link.ask("down", force=force, sync=sync)
-        if not link.wait_until_gone(_FORCED_DOWN_WITHIN_S if force else _DOWN_WITHIN_S):
-            fail(
-                f"{target.label} does not end: see tidelog logs, or kill it with tidelog down "
-                "--force",
-                UNREACHABLE,
-            )
+    ran = _end(target, force=force, sync=sync)
     if as_json:
-        emit_json({"cluster": link.run.cluster, "was_running": True})
-    else:
-        click.echo(f"cluster {link.run.cluster!r} ended")
-    return DONE
-
-
-def _was_not_running(target: Target, *, as_json: bool) -> int:
-    if not target.folder.exists():
-        fail(f"there is no {target.label}: name it with --cluster or --data", NOT_FOUND)
-    if as_json:
-        emit_json({"cluster": target.cluster, "was_running": False})
-    else:
+        name = target.cluster if ran is None else ran
+        emit_json({"version": VERSION, "cluster": name, "was_running": ran is not None})
+    elif ran is None:
         note(f"{target.label} was not running")
-    return DONE
+    else:
+        click.echo(f"cluster {ran!r} ended")
+
+
+def _end(target: Target, *, force: bool, sync: bool) -> str | None:
+    """The name of the cluster that ran."""
+    from tidelog.tools.supervisor import ending  # noqa: PLC0415 -- `status` needs none of it
+
+    try:
+        try:
+            link = Link.to(target.folder)
+        except NotRunningError:
+            if not target.folder.exists():
+                raise target.missing() from None
+            ending.end_rest(target.folder, force=force)
+            return None
+        with link:
+            ending.end(link, force=force, sync=sync, note=note)
+            return link.run.cluster
+    except SaidNoError as error:
+        raise CliError(str(error), error.code) from error
 
 
 # -- status -------------------------------------------------------------------------------------

@@ -276,4 +276,7 @@ def _start_command(name: Name) -> str:
 
 
 def _not_in_time(what: str, process: Process) -> str:
-    return f"{process.name} (pid {process.pid}) did not {what} in time: see tidelog logs"
+    hint = ""
+    if what == "end" and process.name.role is Role.BROKER:
+        hint = f", or kill it with tidelog broker kill {process.name.process_id}"
+    return f"{process.name} (pid {process.pid}) did not {what} in time: see tidelog logs{hint}"

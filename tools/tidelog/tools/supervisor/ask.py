@@ -1,18 +1,23 @@
 """Asks a running supervisor, from another process."""
 
+import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import struct
 from pathlib import Path
 from typing import Any, Self
 
 from tidelog.kernel.launch import supervisor_socket
+from tidelog.tools.supervisor import proc
 from tidelog.tools.supervisor.folder import Run, find, run_in
 
 _CREDENTIALS = struct.Struct("@3i")
 _ANSWER_WITHIN_S = 90.0
+_ENDED = "the cluster ended meanwhile"
+FAILED, UNREACHABLE = 1, 4
 
 
 class NotRunningError(Exception):
@@ -25,6 +30,14 @@ class SaidNoError(Exception):
     def __init__(self, sentence: str, code: int) -> None:
         super().__init__(sentence)
         self.code = code
+
+
+class EndedError(SaidNoError):
+    """The supervisor ended before it answered."""
+
+
+class SilentError(SaidNoError):
+    """The supervisor lives and does not answer."""
 
 
 class Link:
@@ -56,14 +69,25 @@ class Link:
 
     def ask(self, what: str, **more: object) -> dict[str, Any]:
         """The answer; SaidNoError where it is no."""
+        if proc.is_stopped(self.pid):
+            raise SilentError(
+                f"the supervisor (pid {self.pid}) is stopped: let it go on with fg or "
+                f"kill -CONT {self.pid}, or end the cluster with tidelog down",
+                UNREACHABLE,
+            )
         timeout = more.get("timeout_s")
         patience = float(timeout) if isinstance(timeout, int | float) else 0.0
         self._stream.settimeout(_ANSWER_WITHIN_S + patience)
         try:
             self._stream.sendall(json.dumps({"do": what, **more}).encode() + b"\n")
             answer = self.read()
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise EndedError(_ENDED, FAILED) from error
         except OSError as error:
-            raise SaidNoError("the supervisor does not answer: see tidelog logs", 4) from error
+            raise SilentError(
+                f"the supervisor (pid {self.pid}) does not answer: see tidelog logs supervisor",
+                UNREACHABLE,
+            ) from error
         if not answer["ok"]:
             raise SaidNoError(str(answer["error"]), int(answer["code"]))
         return answer
@@ -76,7 +100,7 @@ class Link:
         """The next line."""
         line = self._lines.readline()
         if not line:
-            raise SaidNoError("the cluster ended meanwhile", 1)
+            raise EndedError(_ENDED, FAILED)
         document: dict[str, Any] = json.loads(line)
         return document
 
@@ -85,6 +109,16 @@ class Link:
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
         return bool(poll.poll(timeout_s * 1000))
+
+    def wake(self) -> None:
+        """A supervisor that is stopped goes on, and all it has to do with it."""
+        if proc.is_stopped(self.pid):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def close(self) -> None:
         os.close(self._pidfd)

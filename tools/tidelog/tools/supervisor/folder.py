@@ -109,7 +109,7 @@ class DataFolder:
             replace_file(self.path, "run.json", structs.asdict(run), durable=False)
 
     def forget_run(self) -> None:
-        (self.path / "run.json").unlink(missing_ok=True)
+        forget_run(self.path)
 
     def let_go(self) -> None:
         """In a child: the descriptor only, the lock is the parent's."""
@@ -131,6 +131,10 @@ def run_in(path: Path) -> Run | None:
         return None
 
 
+def forget_run(path: Path) -> None:
+    (path / "run.json").unlink(missing_ok=True)
+
+
 def pointer_of(data: Path) -> Path:
     """Beside a cluster's folder: where its ephemeral namesake is."""
     return data.parent / f"{data.name}.ephemeral"
@@ -147,12 +151,26 @@ def find(data: Path) -> Path:
 
 def is_held(path: Path) -> bool:
     """Whether a supervisor has the folder. Not for a process that has it itself."""
+    return supervisor_in(path) is not None
+
+
+def supervisor_in(path: Path) -> int | None:
+    """The pid of the supervisor that has the folder. Not for a process that has it itself."""
+    return _holder_in(path, _SUPERVISORS_BYTE)
+
+
+def child_in(path: Path) -> int | None:
+    """The pid of one of the processes that a supervisor, alive or dead, has given the folder."""
+    return _holder_in(path, _CHILDRENS_BYTE)
+
+
+def _holder_in(path: Path, byte: int) -> int | None:
     try:
         descriptor = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return False
+        return None
     try:
-        return _holder(descriptor, _SUPERVISORS_BYTE) is not None
+        return _holder(descriptor, byte)
     finally:
         os.close(descriptor)
 
