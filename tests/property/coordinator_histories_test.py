@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from harness.controllers import replayed, through_snapshot, topic
 from harness.conversations import CALL_MS, Conversation, Outcome
 from tidelog.coordinator.controller.requests import BrokerLost
-from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.limits import PRODUCER_ID_BLOCK
 from tidelog.node.metadata.link import IdBlock
@@ -56,7 +55,7 @@ class History:
     """Carries a drawn history out and remembers what was answered."""
 
     def __init__(self) -> None:
-        self.talk = Conversation(ControllerSettings(replication_factor_max=3))
+        self.talk = Conversation()
         self.creations: list[tuple[str, Outcome]] = []
         self.deletions: list[tuple[list[str], Outcome]] = []
         self.growths: list[tuple[str, int, Outcome]] = []

@@ -1,11 +1,6 @@
-"""Who leads after a broker went or came, and where new replicas go."""
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+"""Who leads after a broker went or came."""
 
 from tidelog.coordinator.controller import elections
-from tidelog.coordinator.controller.assignment import Start, assign
 from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch
 from tidelog.wire.metadata_records import PartitionView
 
@@ -86,46 +81,3 @@ def test_all_in_sync_stay_in_sync_when_all_are_lost_at_once() -> None:
     assert after is not None
     assert (after.isr, after.leader, after.leader_epoch) == ((ONE, TWO), NO_LEADER, 6)
     assert elections.everyone_lost(after) is None
-
-
-@pytest.mark.parametrize(
-    ("brokers", "factor", "start", "expected"),
-    [
-        (1, 1, Start(0, 0), [(0,), (0,), (0,)]),
-        (3, 1, Start(1, 0), [(1,), (2,), (0,)]),
-        (3, 3, Start(0, 0), [(0, 1, 2), (1, 2, 0), (2, 0, 1), (0, 2, 1), (1, 0, 2)]),
-        (
-            5,
-            3,
-            Start(0, 0),
-            [(0, 1, 2), (1, 2, 3), (2, 3, 4), (3, 4, 0), (4, 0, 1), (0, 2, 3), (1, 3, 4)],
-        ),
-    ],
-)
-def test_replicas_are_placed_as_kafka_places_them(
-    brokers: int, factor: int, start: Start, expected: list[tuple[int, ...]]
-) -> None:
-    ids = [BrokerId(broker) for broker in range(brokers)]
-    partitions = range(len(expected))
-    assert assign(ids, partitions=partitions, replication_factor=factor, start=start) == expected
-
-
-@given(
-    brokers=st.integers(1, 8),
-    partitions=st.integers(1, 40),
-    start=st.integers(0, 7),
-    data=st.data(),
-)
-def test_any_placement_is_even_and_names_no_broker_twice(
-    brokers: int, partitions: int, start: int, data: st.DataObject
-) -> None:
-    factor = data.draw(st.integers(1, brokers))
-    placed = assign(
-        [BrokerId(10 + broker) for broker in range(brokers)],
-        partitions=range(partitions),
-        replication_factor=factor,
-        start=Start(start, data.draw(st.integers(0, 7))),
-    )
-    assert all(len(set(replicas)) == factor for replicas in placed)
-    led = [sum(replicas[0] == 10 + broker for replicas in placed) for broker in range(brokers)]
-    assert max(led) - min(led) <= 1

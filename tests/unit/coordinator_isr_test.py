@@ -7,14 +7,11 @@ import pytest
 from harness.controllers import ONE, THREE, TWO, Controlled, topic
 from harness.conversations import Conversation
 from tidelog.coordinator.controller.requests import AlterIsr, BrokerLost, IsrOutcomes
-from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import ZERO_UUID, BrokerId, Epoch, Incarnation, Offset, Uuid
 from tidelog.kernel.limits import ALTER_ISR_TIMEOUT_MS, COORDINATOR_DOWN_WAIT_MS
 from tidelog.wire.control import Failed, IsrChange, decode_to_broker
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.metadata_records import BrokerFenced, PartitionChanged, PartitionView
-
-THREE_REPLICAS = ControllerSettings(replication_factor_max=3)
 
 
 @dataclass
@@ -49,7 +46,7 @@ class Asked:
 
 @pytest.fixture
 def asked() -> Asked:
-    controlled = Controlled(ONE, TWO, THREE, settings=THREE_REPLICAS)
+    controlled = Controlled(ONE, TWO, THREE)
     (created,) = controlled.create(topic(assignments={0: [ONE, TWO, THREE]}))
     return Asked(controlled, created.topic_id)
 
@@ -157,7 +154,7 @@ def test_another_life_of_the_leader_may_change_nothing(asked: Asked) -> None:
 
 
 def talking() -> tuple[Conversation, IsrChange]:
-    talk = Conversation(THREE_REPLICAS)
+    talk = Conversation()
     talk.start_coordinator()
     for broker in range(3):
         talk.start_broker(broker)

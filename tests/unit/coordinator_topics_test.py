@@ -4,7 +4,7 @@ import pytest
 
 from harness.controllers import ONE, THREE, TWO, Controlled, topic
 from tidelog.coordinator.settings import ControllerSettings
-from tidelog.kernel.ids import ZERO_UUID, uuid_text
+from tidelog.kernel.ids import ZERO_UUID, BrokerId, uuid_text
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k19_create_topics import CreatableTopic
 from tidelog.wire.metadata_records import (
@@ -14,8 +14,6 @@ from tidelog.wire.metadata_records import (
     ResourceKind,
     TopicCreated,
 )
-
-THREE_REPLICAS = ControllerSettings(replication_factor_max=3)
 
 
 def code_of(controlled: Controlled, asked: CreatableTopic) -> ErrorCode:
@@ -114,13 +112,36 @@ def test_more_replicas_than_there_can_be_are_refused(factor: int) -> None:
     assert code_of(Controlled(ONE), asked) is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_more_replicas_than_this_version_keeps_are_refused() -> None:
+def test_a_fenced_broker_gets_replicas_where_the_others_are_too_few_and_leads_nothing() -> None:
     controlled = Controlled(ONE, TWO, THREE)
-    assert code_of(controlled, topic(replicas=2)) is ErrorCode.INVALID_REPLICATION_FACTOR
+    controlled.lose(TWO)
+    controlled.create(topic(partitions=4, replicas=3), topic("u", partitions=4, replicas=2))
+    for view in controlled.image.names["t"].partitions:
+        assert set(view.replicas) == {ONE, TWO, THREE}
+        assert set(view.isr) == {ONE, THREE}
+        assert view.replicas[2] == TWO
+    assert all(TWO not in view.replicas for view in controlled.image.names["u"].partitions)
 
 
-def test_replicas_spread_over_the_brokers_once_there_may_be_several() -> None:
-    controlled = Controlled(ONE, TWO, THREE, settings=THREE_REPLICAS)
+@pytest.mark.parametrize(("brokers", "expected"), [(1, 1), (2, 2), (3, 3), (5, 3)])
+def test_a_topic_has_three_replicas_by_default_or_as_many_as_there_are_brokers(
+    brokers: int, expected: int
+) -> None:
+    controlled = Controlled(*(BrokerId(one) for one in range(brokers)))
+    (result,) = controlled.create(topic(replicas=-1))
+    assert result.replication_factor == expected
+
+
+def test_a_default_that_someone_set_is_kept_or_refused_as_it_is() -> None:
+    settings = ControllerSettings(broker={"default.replication.factor": "2"})
+    (result,) = Controlled(ONE, TWO, THREE, settings=settings).create(topic(replicas=-1))
+    assert result.replication_factor == 2
+    code = code_of(Controlled(ONE, settings=settings), topic(replicas=-1))
+    assert code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_replicas_spread_over_the_brokers() -> None:
+    controlled = Controlled(ONE, TWO, THREE)
     controlled.create(topic(partitions=3, replicas=3))
     views = controlled.image.names["t"].partitions
     assert {view.leader for view in views} == {ONE, TWO, THREE}
@@ -153,7 +174,7 @@ def test_an_assignment_is_taken_as_it_is() -> None:
     ids=["empty", "unknown", "twice", "not 0", "hole", "negative", "uneven", "fenced"],
 )
 def test_an_assignment_that_makes_no_sense_is_refused(assignments: dict[int, list[int]]) -> None:
-    controlled = Controlled(ONE, TWO, THREE, settings=THREE_REPLICAS)
+    controlled = Controlled(ONE, TWO, THREE)
     controlled.lose(THREE)
     asked = topic(assignments=assignments)
     assert code_of(controlled, asked) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -165,9 +186,14 @@ def test_a_partition_assigned_twice_is_refused() -> None:
     assert code_of(Controlled(ONE), asked) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_an_assignment_for_more_replicas_than_this_version_keeps_is_refused() -> None:
-    asked = topic(assignments={0: [1, 2]})
-    assert code_of(Controlled(ONE, TWO), asked) is ErrorCode.INVALID_REPLICATION_FACTOR
+def test_replicas_lie_where_they_are_put_and_the_first_live_one_leads() -> None:
+    controlled = Controlled(ONE, TWO, THREE)
+    controlled.lose(TWO)
+    controlled.create(topic(assignments={0: [TWO, THREE, ONE], 1: [ONE, TWO, THREE]}))
+    assert controlled.image.names["t"].partitions == [
+        PartitionView(replicas=(TWO, THREE, ONE), isr=(THREE, ONE), leader=THREE),
+        PartitionView(replicas=(ONE, TWO, THREE), isr=(ONE, THREE), leader=ONE),
+    ]
 
 
 @pytest.mark.parametrize(("partitions", "factor"), [(1, -1), (-1, 1)])

@@ -1,6 +1,7 @@
 """What the controller needs to know of the settings, read once at its start."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -8,14 +9,11 @@ from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.origins import Layers
 from tidelog.node.settings import BROKER
 
-REPLICATION_FACTOR_MAX = 1
-"""One replica a partition, until replication is there."""
+_REPLICATION_FACTOR: Final = "default.replication.factor"
 
 
 class ControllerSettings(Struct, frozen=True):
     partitions_default: int = 1
-    replication_factor_default: int = 1
-    replication_factor_max: int = REPLICATION_FACTOR_MAX
     delete_enabled: bool = True
     broker: Mapping[str, str] = field(default_factory=dict)
     """Broker settings that stand in where a topic says nothing."""
@@ -25,10 +23,15 @@ class ControllerSettings(Struct, frozen=True):
         """Out of what the supervisor hands down, already checked."""
         return cls(
             partitions_default=BROKER.read(given, "num.partitions"),
-            replication_factor_default=BROKER.read(given, "default.replication.factor"),
             delete_enabled=BROKER.read(given, "delete.topic.enable"),
             broker={name: value for name, value in given.items() if name in BROKER},
         )
+
+    def replicas_by_default(self, image: MetadataImage) -> int:
+        """As told; where nobody says anything, no more than there are brokers."""
+        given = self.layers(image).effective()
+        factor: int = BROKER.read(given, _REPLICATION_FACTOR)
+        return factor if _REPLICATION_FACTOR in given else min(factor, len(image.brokers))
 
     def layers(self, image: MetadataImage) -> Layers:
         """What stands behind a topic's own settings: no broker's own, so that all agree."""

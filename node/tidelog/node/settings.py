@@ -348,10 +348,11 @@ BROKER: Final = Table(
         ),
         _whole(
             "default.replication.factor",
-            1,
+            3,
             1,
             limits.BROKERS_MAX,
-            "Replicas of a topic whose creator names no number. One, until replication is there.",
+            "Replicas of a topic whose creator names no number. "
+            "Unless it is set, never more than there are brokers.",
         ),
         _flag("delete.topic.enable", "true", "Whether clients may delete topics."),
         _whole(

@@ -1,6 +1,7 @@
 """Which brokers hold the replicas of a new partition. Kafka's placement, as a pure function."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import count as counting
 
 from msgspec import Struct
 
@@ -17,31 +18,64 @@ class Start(Struct, frozen=True):
 
 
 def assign(
-    brokers: Sequence[BrokerId], *, partitions: range, replication_factor: int, start: Start
+    brokers: Mapping[BrokerId, str | None],
+    *,
+    partitions: range,
+    replication_factor: int,
+    start: Start,
 ) -> list[tuple[BrokerId, ...]]:
     """Partition i is led by broker (start + i) mod n; its other replicas follow at a distance that
     grows by one with each round over the brokers, so that a dead broker's load spreads over all.
+    Where every broker has a rack, no rack gets a second replica before every rack has one.
 
-    >>> assign([BrokerId(0), BrokerId(1), BrokerId(2)], partitions=range(4), replication_factor=2,
-    ...        start=Start(broker=0, shift=0))
+    >>> three = {BrokerId(broker): None for broker in range(3)}
+    >>> assign(three, partitions=range(4), replication_factor=2, start=Start(broker=0, shift=0))
     [(0, 1), (1, 2), (2, 0), (0, 2)]
     """
     count = len(brokers)
     assert 1 <= replication_factor <= count, (replication_factor, count)
-    ordered = sorted(brokers)
-    return [
-        _replicas(ordered, first=(start.broker + partition) % count, shift=shift)[
-            :replication_factor
-        ]
-        for partition in partitions
-        for shift in [start.shift + partition // count]
-    ]
+    racks = {broker: rack for broker, rack in brokers.items() if rack is not None}
+    aware = len(racks) == count
+    ordered = _alternating(racks) if aware else sorted(brokers)
+    # A step of one would meet the same racks in the same order again.
+    step = len(set(racks.values())) if aware else 1
+    placed = []
+    for partition in partitions:
+        shift = (start.shift + partition // count) * step
+        row = _row(ordered, first=(start.broker + partition) % count, shift=shift)
+        placed.append(_spread(row, racks, replication_factor) if aware else row)
+    return [replicas[:replication_factor] for replicas in placed]
 
 
-def _replicas(brokers: Sequence[BrokerId], *, first: int, shift: int) -> tuple[BrokerId, ...]:
-    """All brokers, in the order in which a partition led by the first takes them."""
+def _alternating(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
+    """One broker of each rack, then the next of each, until all are there."""
+    by_rack: dict[str, list[BrokerId]] = {}
+    for broker in sorted(racks):
+        by_rack.setdefault(racks[broker], []).append(broker)
+    rows = [by_rack[rack] for rack in sorted(by_rack)]
+    return [row[n] for n in range(max(map(len, rows))) for row in rows if n < len(row)]
+
+
+def _row(brokers: Sequence[BrokerId], *, first: int, shift: int) -> tuple[BrokerId, ...]:
+    """All brokers, in the order in which a partition led by the first looks at them."""
     count = len(brokers)
     others = (
         brokers[(first + 1 + (shift + place) % (count - 1)) % count] for place in range(count - 1)
     )
     return (brokers[first], *others)
+
+
+def _spread(
+    row: Sequence[BrokerId], racks: Mapping[BrokerId, str], replication_factor: int
+) -> tuple[BrokerId, ...]:
+    """The first of a new rack each time, while there is one; then anyone who is left."""
+    all_racks = set(racks.values())
+    taken = [row[0]]
+    for place in counting():
+        if len(taken) == replication_factor:
+            break
+        used = {racks[broker] for broker in taken}
+        broker = row[1 + place % (len(row) - 1)]
+        if broker not in taken and (racks[broker] not in used or used == all_racks):
+            taken.append(broker)
+    return tuple(taken)

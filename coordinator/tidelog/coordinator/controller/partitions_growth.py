@@ -7,10 +7,9 @@ partition: that is for whoever asks to know.
 from collections import Counter
 from collections.abc import Sequence
 
-from tidelog.coordinator.controller.assignment import Start, assign
 from tidelog.coordinator.controller.draws import Draws
 from tidelog.coordinator.controller.elections import new_partition
-from tidelog.coordinator.controller.placement import check_replicas
+from tidelog.coordinator.controller.placement import check_replicas, spread
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.limits import (
     PARTITIONS_IN_CLUSTER_MAX,
@@ -112,17 +111,8 @@ def _check_count(
 def _placed(
     image: MetadataImage, draws: Draws, topic: TopicView, partitions: range
 ) -> list[PartitionView]:
-    brokers = image.alive()
     factor = len(topic.partitions[0].replicas)
-    if factor > len(brokers):
-        raise Rejected(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {factor} time(s): The target replication factor "
-            f"of {factor} cannot be reached because only {len(brokers)} broker(s) are unfenced.",
-        )
-    start = Start(broker=draws.randrange(len(brokers)), shift=draws.randrange(len(brokers)))
-    placed = assign(brokers, partitions=partitions, replication_factor=factor, start=start)
-    return [new_partition(replicas, image.is_alive) for replicas in placed]
+    return spread(image, draws, partitions=partitions, replication_factor=factor)
 
 
 def _assigned(

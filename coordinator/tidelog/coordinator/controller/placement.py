@@ -22,15 +22,51 @@ def place(
 ) -> list[PartitionView]:
     """One view for each partition; Rejected where it cannot be done."""
     if topic.assignments:
-        return _as_assigned(topic, image, settings)
+        return _as_assigned(topic, image)
     replication_factor = _replication_factor(topic, image, settings)
-    partitions = _partitions(topic, settings)
-    brokers = image.alive()
-    start = Start(broker=draws.randrange(len(brokers)), shift=draws.randrange(len(brokers)))
+    partitions = range(_partitions(topic, settings))
+    return spread(image, draws, partitions=partitions, replication_factor=replication_factor)
+
+
+def spread(
+    image: MetadataImage, draws: Draws, *, partitions: range, replication_factor: int
+) -> list[PartitionView]:
+    """New partitions over the brokers. Fenced ones get replicas only where the others are too few,
+    and lead nothing: they catch up when they come."""
+    check_factor(image, replication_factor)
+    alive = {broker: image.brokers[broker].rack for broker in image.alive()}
     placed = assign(
-        brokers, partitions=range(partitions), replication_factor=replication_factor, start=start
+        alive,
+        partitions=partitions,
+        replication_factor=min(replication_factor, len(alive)),
+        start=Start(broker=draws.randrange(len(alive)), shift=draws.randrange(len(alive))),
     )
+    missing = replication_factor - len(alive)
+    if missing > 0:
+        fenced = sorted(image.brokers.keys() - alive.keys())
+        placed = [
+            (*replicas, *(fenced[(partition + n) % len(fenced)] for n in range(missing)))
+            for partition, replicas in zip(partitions, placed, strict=True)
+        ]
     return [new_partition(replicas, image.is_alive) for replicas in placed]
+
+
+def check_factor(image: MetadataImage, factor: int) -> None:
+    """INVALID_REPLICATION_FACTOR where so many replicas cannot be."""
+    known = len(image.brokers)
+    if not image.alive():
+        why = "All brokers are currently fenced."
+    elif factor > known:
+        why = (
+            f"The target replication factor of {factor} cannot be reached because only "
+            f"{known} broker(s) are registered."
+        )
+    else:
+        return
+    raise Rejected(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"Unable to replicate the partition {factor} time(s): {why}",
+    )
 
 
 def _replication_factor(
@@ -42,28 +78,7 @@ def _replication_factor(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    factor = settings.replication_factor_default if asked == DEFAULT else asked
-    alive, known = len(image.alive()), len(image.brokers)
-    if not alive:
-        why = "All brokers are currently fenced."
-    elif factor > known:
-        why = (
-            f"The target replication factor of {factor} cannot be reached because only "
-            f"{known} broker(s) are registered."
-        )
-    elif factor > alive:
-        why = (
-            f"The target replication factor of {factor} cannot be reached because only "
-            f"{alive} broker(s) are unfenced."
-        )
-    elif factor > settings.replication_factor_max:
-        why = f"Partitions have at most {settings.replication_factor_max} replica(s) here."
-    else:
-        return factor
-    raise Rejected(
-        ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"Unable to replicate the partition {factor} time(s): {why}",
-    )
+    return settings.replicas_by_default(image) if asked == DEFAULT else asked
 
 
 def _partitions(topic: CreatableTopic, settings: ControllerSettings) -> int:
@@ -81,9 +96,7 @@ def _partitions(topic: CreatableTopic, settings: ControllerSettings) -> int:
     return settings.partitions_default if asked == DEFAULT else asked
 
 
-def _as_assigned(
-    topic: CreatableTopic, image: MetadataImage, settings: ControllerSettings
-) -> list[PartitionView]:
+def _as_assigned(topic: CreatableTopic, image: MetadataImage) -> list[PartitionView]:
     if topic.replication_factor != DEFAULT:
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
@@ -104,11 +117,6 @@ def _as_assigned(
                 "All brokers specified in the manual partition assignment for partition "
                 f"{partition} are fenced or in controlled shutdown."
             )
-    if replication_factor > settings.replication_factor_max:
-        raise Rejected(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Partitions have at most {settings.replication_factor_max} replica(s) here.",
-        )
     return [new_partition(brokers, image.is_alive) for brokers in replicas]
 
 
