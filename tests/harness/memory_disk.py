@@ -111,7 +111,9 @@ class MemoryDisk:
         self.root = Node()
         self.life = 0
         self.calls: list[tuple[str, str]] = []
-        """(operation, file name) of everything that would be a system call."""
+        """(operation, file name) of everything that would be a system call, but for the looks."""
+        self.looks: list[tuple[str, str]] = []
+        """As `calls`: which names there are, sizes, and small files read whole."""
         self.now_ms = 0
         """What a file that is written to shows as its time."""
         self.fail_append_after: int | None = None
@@ -245,11 +247,14 @@ class MemoryDirectory:
         return found if isinstance(found, Inode) else None
 
     def names(self) -> list[str]:
+        self.disk.looks.append(("names", self._name))
         node = self.node
         return [] if node is None else sorted(node.names)
 
     def exists(self, name: str) -> bool:
-        return name in self.names()
+        self.disk.looks.append(("exists", name))
+        node = self.node
+        return node is not None and name in node.names
 
     def make(self) -> None:
         if self._parent is not None:
@@ -275,14 +280,17 @@ class MemoryDirectory:
         return NamedFile(self, name)
 
     def size(self, name: str) -> int | None:
+        self.disk.looks.append(("size", name))
         inode = self._inode(name)
         return None if inode is None else len(inode.content)
 
     def modified_ms(self, name: str) -> int | None:
+        self.disk.looks.append(("modified", name))
         inode = self._inode(name)
         return None if inode is None else inode.modified_ms
 
     def read_all(self, name: str) -> bytes | None:
+        self.disk.looks.append(("read_all", name))
         inode = self._inode(name)
         return None if inode is None else bytes(inode.content)
 

@@ -1,16 +1,19 @@
 """What a start makes of damaged files: cut, rebuild, or refuse with the place and the reason."""
 
+import errno
 from collections.abc import Callable
 from random import Random
 
 import pytest
 
-from harness.log_batches import NOW_MS, TOPIC_ID, batch, open_logs, produce, values_of
+from harness.log_batches import NOW, NOW_MS, TOPIC_ID, batch, open_logs, produce, values_of
 from harness.log_broker import FIRST, LAST, SECOND, SIZE, Broker
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CorruptError
+from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.marks import LastStop
 from tidelog.node.log.settings import LogSettings
+from tidelog.wire.records import place_batch
 
 
 def test_after_a_kill_everything_written_is_there() -> None:
@@ -208,13 +211,63 @@ def test_a_bad_epoch_list_is_made_from_the_batches(content: bytes) -> None:
     assert broker.place.read_all("leader-epoch-checkpoint") == b"0\n3\n0 0\n2 12\n5 24\n"
 
 
-def test_an_epoch_that_wrote_nothing_yet_is_remembered() -> None:
+def test_an_epoch_is_written_with_its_first_batch_and_not_before() -> None:
+    broker = Broker(2)
+    log = broker.logs.log("t", 0)
+    assert log is not None
+    broker.disk.calls.clear()
+    log.begin_epoch(9)
+    assert (log.latest_epoch, log.epochs.entries()) == (9, [(0, 0), (9, 4)])
+    assert broker.disk.calls == []
+    produce(log, batch(2, size=100), epoch=9)
+    assert broker.disk.calls == [("replace", EPOCHS_NAME), ("append", FIRST)]
+    broker.kill()
+    assert broker.restart().epochs.entries() == [(0, 0), (9, 4)]
+
+
+def test_an_epoch_whose_first_batch_was_not_written_is_remembered() -> None:
     broker = Broker(2)
     log = broker.logs.log("t", 0)
     assert log is not None
     log.begin_epoch(9)
+    broker.disk.fail_append_after = 0
+    with pytest.raises(OSError, match="disk is full"):
+        produce(log, batch(2, size=100), epoch=9)
     broker.kill()
     assert broker.restart().epochs.entries() == [(0, 0), (9, 4)]
+
+
+def test_an_epoch_the_disk_had_no_room_for_is_written_with_the_next_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker(2)
+    log = broker.logs.log("t", 0)
+    assert log is not None
+    with monkeypatch.context() as full:
+        full.setattr("harness.memory_disk.MemoryDirectory.replace", _no_room)
+        with pytest.raises(OSError, match="No space"):
+            produce(log, batch(2, size=100), epoch=9)
+    assert log.end == 4
+    produce(log, batch(2, size=100), epoch=9)
+    broker.kill()
+    log = broker.restart()
+    assert (log.epochs.entries(), log.end) == ([(0, 0), (9, 4)], 6)
+
+
+def test_an_epoch_that_wrote_nothing_gives_way_to_what_a_leader_sends() -> None:
+    broker = Broker(2)
+    log = broker.logs.log("t", 0)
+    assert log is not None
+    log.begin_epoch(3)
+    view = batch(2, size=100)
+    place_batch(view, 0, base_offset=4, leader_epoch=5)
+    log.append_as_follower(NOW, NOW_MS, view)
+    broker.kill()
+    assert broker.restart().epochs.entries() == [(0, 0), (5, 4)]
+
+
+def _no_room(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize("content", [b"", b"bad", bytes(56)])

@@ -13,7 +13,7 @@ from harness.log_batches import (
 )
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import Incarnation, Partition, uuid_text
+from tidelog.kernel.ids import NO_EPOCH, ZERO_UUID, Incarnation, Partition, uuid_text
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.marks import ClosedLog, LastStop, Mark, decode_mark, encode_mark
 from tidelog.node.log.settings import LogSettings
@@ -89,14 +89,27 @@ def test_a_mark_is_whole_or_none() -> None:
         boot_id="b",
         disk_generation=3,
         incarnation=Incarnation(5),
-        logs={"t-0": ClosedLog(1, 9, 100, 5, 50)},
+        logs={"t-0": ClosedLog(1, 9, 100, 5, 50, NOW_MS, 7, TOPIC_ID)},
     )
     content = encode_mark(mark)
     assert decode_mark(content) == mark
     for damaged in (None, b"", content[:-3], b"x" + content, content.replace(b'"b"', b'"c"')):
         assert decode_mark(damaged) is None
-    later = b'{"version":2}'
-    assert decode_mark(later + f"\n{crc32c(later):08x}\n".encode()) is None
+    assert decode_mark(_signed(b'{"version":3}')) is None
+
+
+def test_a_mark_of_the_first_version_is_read() -> None:
+    body = (
+        b'{"version":1,"clean":true,"synced":false,"boot_id":"b","disk_generation":3,'
+        b'"incarnation":5,"logs":{"t-0":[1,9,100,5,50,-1]}}'
+    )
+    mark = decode_mark(_signed(body))
+    assert mark is not None
+    assert mark.logs == {"t-0": ClosedLog(1, 9, 100, 5, 50, -1, NO_EPOCH, ZERO_UUID)}
+
+
+def _signed(body: bytes) -> bytes:
+    return body + f"\n{crc32c(body):08x}\n".encode()
 
 
 # -- after a clean stop
@@ -108,17 +121,25 @@ def test_a_start_after_a_clean_stop_reads_no_log(disk: MemoryDisk) -> None:
         filled(logs, partition=partition)
     logs.close_clean({("t", Partition(3)): 4})
     disk.calls.clear()
+    disk.looks.clear()
     logs = open_logs(disk.directory())
     assert logs.recovered == []
-    assert not [call for call in disk.calls if call[0] in {"open", "read"}]
+    of_logs = ("size", f"{0:020d}.log")
+    assert disk.looks.count(of_logs) == 20, "whether it was touched since"
+    assert len(disk.looks) + len(disk.calls) < 20 + 20, "the rest is done once for all"
+    disk.calls.clear()
+    disk.looks.clear()
     log = logs.log("t", 3)
     assert log is not None
     assert (log.start, log.end, log.topic_id) == (0, 6, TOPIC_ID)
     assert log.size_bytes == 3 * len(batch(2))
     assert (logs.high_watermark("t", 3), logs.high_watermark("t", 4)) == (4, 0)
-    assert not [call for call in disk.calls if call[0] in {"open", "read"}]
+    for one in logs:
+        one.begin_epoch(5)  # as its leader
+        assert one.latest_epoch == 5
+    assert disk.calls == disk.looks == []
     assert values_of(log) == list(range(6))
-    assert produce(log, batch()).first_offset == 6
+    assert produce(log, batch(), epoch=5).first_offset == 6
 
 
 def test_logs_that_nobody_used_stay_closed_over_many_stops(disk: MemoryDisk) -> None:

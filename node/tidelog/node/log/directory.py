@@ -385,11 +385,14 @@ class LogDirectory:
         offsets = self._offsets
         point = offsets.recovery_points.get(key, Offset(0))
         try:
-            topic_id = checkpoints.decode_partition_metadata(
-                directory.read_all(checkpoints.PARTITION_METADATA)
-            )
+            if closed is not None and not is_as_closed(directory, closed):
+                closed = None
+            topic_id = ZERO_UUID if closed is None else closed.topic_id
+            if topic_id == ZERO_UUID:
+                content = directory.read_all(checkpoints.PARTITION_METADATA)
+                topic_id = checkpoints.decode_partition_metadata(content)
             log = self._new_log(LogName(*key, topic_id), settings)
-            if closed is not None and is_as_closed(directory, closed):
+            if closed is not None:
                 log.adopt_closed(closed, point, now_ms)
             else:
                 start = offsets.log_starts.get(key, Offset(0))

@@ -5,6 +5,8 @@ order. A batch is in the log once its one write has returned; nothing is kept in
 killed process would lose.
 """
 
+from msgspec.structs import replace
+
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory, Syncable
 from tidelog.kernel.ids import ZERO_UUID, Uuid
@@ -13,7 +15,7 @@ from tidelog.node.log.checkpoints import PARTITION_METADATA, encode_partition_me
 from tidelog.node.log.contracts import Appended, FileSlice, LogKeeper, LogName
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.epochs import EpochCache
-from tidelog.node.log.lookup import TimestampOffset, first_at_or_after, largest
+from tidelog.node.log.lookup import TimestampOffset, first_at_or_after, largest, slice_of
 from tidelog.node.log.marks import ClosedLog
 from tidelog.node.log.producers import Producers, WrittenBatch
 from tidelog.node.log.recovery import Loaded, load_closed, load_producers
@@ -23,7 +25,6 @@ from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.snapshots import remove_snapshots, snapshot_offsets, write_snapshot
 from tidelog.node.log.swap import SWAP_SUFFIX
 from tidelog.node.log.validation import NO_TIMESTAMP
-from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.records import BatchHeader, check_crc, iterate_batches, place_batch
 
@@ -98,6 +99,11 @@ class Log:
         return self._epochs
 
     @property
+    def latest_epoch(self) -> int:
+        """The newest epoch; a log that was not used yet need not be read for it."""
+        return self._epochs.latest if self._closed is None else self._closed.epoch
+
+    @property
     def producers(self) -> Producers:
         if self._closed is not None:
             self._load()
@@ -151,6 +157,7 @@ class Log:
         loaded.start = self.start
         self._closed = None
         self.adopt(loaded, self.recovery_point, self._now_ms)
+        self.begin_epoch(max(closed.epoch, self._epochs.latest))
         return loaded.segments
 
     def _opened(self) -> SegmentList:
@@ -196,6 +203,7 @@ class Log:
         active = self._active_for(header, first, len(view), now_ms)
         if leader_epoch != self._epochs.latest or self._epochs_unwritten:
             self.begin_epoch(leader_epoch)
+            self._write_epochs()
         place_batch(view, 0, base_offset=first, leader_epoch=leader_epoch)
         active.append(view, header, first, self.settings.index_interval_bytes)
         self.end = active.end
@@ -211,8 +219,9 @@ class Log:
         for header, batch in iterate_batches(view):
             self._check_replicated(header, batch)
             active = self._active_for(header, header.base_offset, len(batch), now_ms)
-            if header.partition_leader_epoch > self._epochs.latest:
+            if header.partition_leader_epoch > self._epochs.latest or self._epochs_unwritten:
                 self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+                self._write_epochs()
             active.append(batch, header, header.base_offset, self.settings.index_interval_bytes)
             self.end = active.end
             if header.producer_id >= 0:
@@ -239,17 +248,20 @@ class Log:
         return Appended(first, batch.last_offset, stamp, self.start, duplicate=True)
 
     def begin_epoch(self, epoch: int) -> None:
-        """From the log's end on, this epoch writes; known to the disk before it does."""
+        """From the log's end on, this epoch writes; known to the disk before its first batch.
+
+        Not earlier: an epoch that wrote nothing parts no histories, so a kill may forget it, and
+        who becomes leader of a thousand partitions writes no thousand files, nor reads them.
+        """
+        assert epoch >= self.latest_epoch, "a leader never goes back"
         if self._closed is not None:
-            self._load()
-        assert epoch >= self._epochs.latest, "a leader never goes back"
-        self._assign_epoch(epoch, self.end)
+            self._closed = replace(self._closed, epoch=epoch)
+        else:
+            self._assign_epoch(epoch, self.end)
 
     def _assign_epoch(self, epoch: int, start: int) -> None:
         if self._epochs.assign(epoch, start):
             self._epochs_unwritten = True
-        if self._epochs_unwritten and self._segments is not None:
-            self._write_epochs()
 
     def _write_epochs(self) -> None:
         self._epochs_unwritten = True  # also where the disk is full
@@ -285,15 +297,7 @@ class Log:
             if active.first_timestamp >= 0 and timestamp >= 0
             else self._now_ms - self._segment_made_ms
         )
-        return age > self.settings.roll_ms - self._jitter_ms(active)
-
-    def _jitter_ms(self, active: Segment) -> int:
-        """Spreads the rolls of many logs; the same each time, for the same segment."""
-        span = self.settings.segment_jitter_ms
-        if not span:
-            return 0
-        seed = f"{self.name.directory} {active.base}".encode("ascii")
-        return int(crc32c(seed)) % span
+        return age > self.settings.roll_after_ms(self.name.directory, active.base)
 
     def maybe_roll(self, now_ms: int) -> bool:
         """Roll a segment that is too old by the clock though nothing is appended any more."""
@@ -338,7 +342,7 @@ class Log:
             start = segment.locate(offset)
             stop = segment.locate(limit)
             if stop > start:
-                return _slice(segment, start, stop, max_bytes, min_one=min_one)
+                return slice_of(segment, start, stop, max_bytes, min_one=min_one)
             segment = segments.after(segment)  # compaction left nothing behind that offset
         return None
 
@@ -547,7 +551,8 @@ class Log:
     def close_clean(self) -> ClosedLog | None:
         """Write what a quick start needs; None of a log without files."""
         if self._segments is None:
-            return self._closed
+            closed = self._closed
+            return None if closed is None else replace(closed, topic_id=self.topic_id)
         active = self._segments.active
         active.write_indexes(final=True)
         write_snapshot(self._directory, self.end, self._producers)
@@ -558,6 +563,8 @@ class Log:
             active_base=active.base,
             active_bytes=active.size,
             active_timestamp=active.max_timestamp,
+            epoch=self._epochs.latest,
+            topic_id=self.topic_id,
         )
         self.abandon()
         return self._closed
@@ -577,17 +584,3 @@ class Log:
 
 def _stamp_of(header: BatchHeader) -> int:
     return header.max_timestamp if header.is_append_time else NO_TIMESTAMP
-
-
-def _slice(
-    segment: Segment, start: int, stop: int, max_bytes: int, *, min_one: bool
-) -> FileSlice | None:
-    """The bytes from `start` to `stop`, less where that is too much, at a batch's end if known."""
-    if stop - start > max_bytes:
-        cut = segment.batch_start_at_or_below(start + max_bytes)
-        if cut <= start:
-            cut = segment.end_of_batches(start, start + max_bytes)
-            if cut - start > max_bytes and not min_one:
-                return None
-        stop = min(cut, stop)
-    return FileSlice(segment.file, start, stop - start)

@@ -1,8 +1,9 @@
-"""Offsets by timestamp, over the segments of one log."""
+"""Offsets by timestamp over the segments of one log, and ranges of one of them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tidelog.node.log.contracts import FileSlice
 from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import SegmentList
 from tidelog.wire.errors import Rejected, WireError
@@ -93,3 +94,17 @@ def _first_record(
         # Its producer wrote records nobody can read: the batch as a whole is the answer.
         return TimestampOffset(header.max_timestamp, header.base_offset, epoch)
     return None
+
+
+def slice_of(
+    segment: Segment, start: int, stop: int, max_bytes: int, *, min_one: bool
+) -> FileSlice | None:
+    """The bytes from `start` to `stop`, less where that is too much, at a batch's end if known."""
+    if stop - start > max_bytes:
+        cut = segment.batch_start_at_or_below(start + max_bytes)
+        if cut <= start:
+            cut = segment.end_of_batches(start, start + max_bytes)
+            if cut - start > max_bytes and not min_one:
+                return None
+        stop = min(cut, stop)
+    return FileSlice(segment.file, start, stop - start)

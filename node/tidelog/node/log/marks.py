@@ -12,10 +12,13 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from tidelog.kernel.ids import Incarnation
+from tidelog.kernel.ids import NO_EPOCH, ZERO_UUID, Incarnation, Uuid, uuid_from_text, uuid_text
 from tidelog.wire.crc import crc32c
 
 MARK_NAME: Final = "tidelog.mark"
+_VERSION: Final = 2
+_VERSIONS_READ: Final = {1, _VERSION}
+"""The first one knew neither epochs nor topic ids."""
 
 
 class LastStop(Enum):
@@ -37,6 +40,10 @@ class ClosedLog(Struct, frozen=True):
     active_bytes: int
     active_timestamp: int = -1
     """The largest one of its records."""
+    epoch: int = NO_EPOCH
+    """The newest leader epoch; one that wrote nothing stands here only."""
+    topic_id: Uuid = ZERO_UUID
+    """Zero where it must be read from the log's own directory."""
 
 
 class Mark(Struct, frozen=True):
@@ -68,12 +75,14 @@ def encode_mark(mark: Mark) -> bytes:
             log.active_base,
             log.active_bytes,
             log.active_timestamp,
+            log.epoch,
+            uuid_text(log.topic_id),
         ]
         for name, log in mark.logs.items()
     }
     body = json.dumps(
         {
-            "version": 1,
+            "version": _VERSION,
             "clean": mark.clean,
             "synced": mark.synced,
             "boot_id": mark.boot_id,
@@ -92,7 +101,7 @@ def decode_mark(content: bytes | None) -> Mark | None:
     if not body or checksum != f"{crc32c(body):08x}".encode("ascii"):
         return None
     said: dict[str, Any] = json.loads(body)  # whole, as its checksum says, so it is ours
-    if said.get("version") != 1:
+    if said.get("version") not in _VERSIONS_READ:
         return None
     return Mark(
         clean=said["clean"],
@@ -100,5 +109,10 @@ def decode_mark(content: bytes | None) -> Mark | None:
         boot_id=said["boot_id"],
         disk_generation=said["disk_generation"],
         incarnation=said["incarnation"],
-        logs={name: ClosedLog(*row) for name, row in said["logs"].items()},
+        logs={name: _closed_log(*row) for name, row in said["logs"].items()},
     )
+
+
+def _closed_log(*row: Any) -> ClosedLog:  # noqa: ANN401 -- numbers, then a text
+    numbers, topic_id = row[:7], row[7:]
+    return ClosedLog(*numbers, *map(uuid_from_text, topic_id))

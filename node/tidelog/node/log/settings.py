@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from tidelog.kernel.limits import BATCH_BYTES_MAX_DEFAULT, MIB
 from tidelog.wire.codecs import Codec
+from tidelog.wire.crc import crc32c
 
 LONG_MAX: Final = 2**63 - 1
 HOUR_MS: Final = 3_600_000
@@ -42,3 +43,13 @@ class LogSettings(Struct, frozen=True):
     def roll_ms(self) -> int:
         """How old an active segment gets: compaction leaves it alone, but must not wait long."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
+    def roll_after_ms(self, directory_name: str, base: int) -> int:
+        """As `roll_ms`, of one segment: the jitter spreads the rolls of many logs.
+
+        It is the same each time for the same segment.
+        """
+        span = self.segment_jitter_ms
+        if not span:
+            return self.roll_ms
+        return self.roll_ms - int(crc32c(f"{directory_name} {base}".encode("ascii"))) % span

@@ -149,16 +149,12 @@ class Hosting:
         self._waiting.disturbed(now, replica.key)
 
     def _begin_epoch(self, log: Log, epoch: Epoch) -> None:
-        latest = log.epochs.latest
+        latest = log.latest_epoch
         if latest > epoch:
             # An older copy of the metadata, or of this file, was put back: what follows is unknown.
             reason = f"it was led in epoch {latest}, but the cluster's metadata says {epoch}"
             raise CorruptError(file=log.name.directory, position=0, reason=reason)
-        try:
-            log.begin_epoch(epoch)
-        except OSError as error:
-            # A full disk: what is there can be read; the first append tries again.
-            self._on_trouble(log.name.key, f"its leader epoch cannot be written: {error}")
+        log.begin_epoch(epoch)
 
     def _drop(self, now: Instant, key: TopicPartition) -> None:
         if self._replicas.remove(key) is not None:
