@@ -127,3 +127,62 @@ def test_who_is_no_longer_looked_at_does_not_hang() -> None:
     bench.run(s(2), BROKER, stopped=True)
     bench.look({})
     assert not bench.watch.is_hung(BROKER)
+
+
+def test_a_stop_is_judged_at_its_moment_and_not_at_the_next_regular_look() -> None:
+    bench = Bench()
+    bench.run(s(1), BROKER)
+    assert bench.watch.deadline() is None
+    stopped = Reading(1, stopped=True, heartbeat=bench.heard)
+    bench.now = Instant(bench.now + ms(30))  # a signal of the kernel's woke the watcher
+    since = bench.now
+    bench.look({BROKER: stopped})
+    assert bench.watch.deadline() == since + s(1)
+    bench.run(ms(750), BROKER, stopped=True, beats=False)
+    assert bench.changes == []
+    bench.now = Instant(since + s(1))
+    bench.look({BROKER: stopped})
+    assert [change for _, change in bench.changes] == [Hung(BROKER, "stopped")]
+    assert bench.watch.deadline() is None
+
+
+def starving(bench: Bench, duration: int, *, cpu_share: float, runnable: bool = True) -> None:
+    """Silent, on a machine that gives it so much of a CPU."""
+    heard, end, begin = bench.heard, bench.now + duration, bench.now
+    while bench.now < end:
+        bench.now = Instant(bench.now + LOOK_EVERY)
+        used = int((bench.now - begin) * cpu_share)
+        bench.look(
+            {BROKER: Reading(1, stopped=False, heartbeat=heard, runnable=runnable, cpu_ns=used)}
+        )
+
+
+def test_a_process_that_gets_no_cpu_is_not_blamed() -> None:
+    bench = Bench()
+    bench.run(s(1), BROKER)
+    starving(bench, s(30), cpu_share=0.02)
+    assert bench.changes == []
+
+
+def test_a_process_that_spins_and_does_not_beat_hangs() -> None:
+    bench = Bench()
+    bench.run(s(1), BROKER)
+    starving(bench, s(6.5), cpu_share=0.3)
+    assert [change for _, change in bench.changes] == [Hung(BROKER, "silent")]
+
+
+def test_a_process_that_sleeps_and_does_not_beat_hangs() -> None:
+    bench = Bench()
+    bench.run(s(1), BROKER)
+    starving(bench, s(6.5), cpu_share=0, runnable=False)
+    assert [change for _, change in bench.changes] == [Hung(BROKER, "silent")]
+
+
+def test_after_it_was_starved_a_process_has_its_whole_time_again() -> None:
+    bench = Bench()
+    bench.run(s(1), BROKER)
+    starving(bench, s(20), cpu_share=0.02)
+    starving(bench, s(5.5), cpu_share=0, runnable=False)
+    assert bench.changes == []
+    starving(bench, s(1), cpu_share=0, runnable=False)
+    assert [change for _, change in bench.changes] == [Hung(BROKER, "silent")]

@@ -1,7 +1,7 @@
 """Which processes hang: stopped by a signal, or silent on the board. Pure.
 
 A busy machine must not look like a hung process: where the watcher itself was late, every silence
-is counted anew from that moment.
+is counted anew from that moment; and so is that of a process which wants to run and is not let.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,9 @@ from tidelog.tools.supervisor.plan import Name
 
 LOOK_EVERY = ms(250)
 _LATE = 3 * LOOK_EVERY
+_STARVED_SHARE = 10
+"""A runnable process that gets less than this part of a CPU waits for the machine. One that spins
+in a bug gets more, but where ten others spin on every CPU."""
 
 
 class Reading(Struct, frozen=True):
@@ -24,6 +27,10 @@ class Reading(Struct, frozen=True):
     stopped: bool
     heartbeat: Instant
     """0 where it has none yet: it is judged from its first one."""
+    runnable: bool = False
+    """It runs, or would if it were given a CPU."""
+    cpu_ns: int = 0
+    """Time on a CPU in its whole life."""
 
 
 class Hung(Struct, frozen=True):
@@ -39,6 +46,11 @@ class _Watched(Struct):
     pid: int
     stopped_since: Instant | None = None
     hung: bool = False
+    heartbeat: Instant = Instant(0)
+    silent_from: Instant = Instant(0)
+    """Since then it neither beat nor was kept from it."""
+    cpu_ns: int = 0
+    """What it had used at that moment."""
 
 
 class HangWatch(Struct):
@@ -61,6 +73,15 @@ class HangWatch(Struct):
             changes += self._judge(now, name, reading)
         return changes
 
+    def deadline(self) -> Instant | None:
+        """When the first process that is stopped now will have been so for too long."""
+        moments = [
+            Instant(max(watched.stopped_since, self.trusted_from) + stopped_patience(name))
+            for name, watched in self.watched.items()
+            if watched.stopped_since is not None and not watched.hung
+        ]
+        return min(moments, default=None)
+
     def is_hung(self, name: Name) -> bool:
         return name in self.watched and self.watched[name].hung
 
@@ -74,20 +95,30 @@ class HangWatch(Struct):
             watched.stopped_since = None
         elif watched.stopped_since is None:
             watched.stopped_since = now
-        why = self._why_hung(now, name, reading, watched.stopped_since)
+        self._note_silence(now, watched, reading)
+        why = self._why_hung(now, name, watched)
         if (why is not None) == watched.hung:
             return []
         watched.hung = why is not None
         return [Resumed(name) if why is None else Hung(name, why)]
 
-    def _why_hung(
-        self, now: Instant, name: Name, reading: Reading, stopped_since: Instant | None
-    ) -> str | None:
-        if stopped_since is not None:
-            stopped_from = max(stopped_since, self.trusted_from)
+    def _note_silence(self, now: Instant, watched: _Watched, reading: Reading) -> None:
+        if reading.heartbeat != watched.heartbeat:
+            watched.heartbeat = watched.silent_from = reading.heartbeat
+            watched.cpu_ns = reading.cpu_ns
+        elif reading.runnable:
+            used = (reading.cpu_ns - watched.cpu_ns) * _STARVED_SHARE
+            if used < now - max(watched.silent_from, self.trusted_from):
+                watched.silent_from = now
+                watched.cpu_ns = reading.cpu_ns
+
+    def _why_hung(self, now: Instant, name: Name, watched: _Watched) -> str | None:
+        if watched.stopped_since is not None:
+            stopped_from = max(watched.stopped_since, self.trusted_from)
             if now - stopped_from >= stopped_patience(name):
                 return "stopped"
-        if reading.heartbeat and now - max(reading.heartbeat, self.trusted_from) >= silence(name):
+        silent_from = max(watched.silent_from, self.trusted_from)
+        if watched.heartbeat and now - silent_from >= silence(name):
             return "silent"
         return None
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TCP_LISTEN = "0A"
-_STATE, _STARTED = 0, 19  # counted from the field after the name
+_STATE, _USER_TICKS, _SYSTEM_TICKS = 0, 11, 12  # counted from the field after the name
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,36 @@ class Memory:
     pss_bytes: int
 
 
-def is_stopped(pid: int) -> bool:
-    """State T or t: stopped by a signal or a debugger; it cannot act until it is continued."""
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What a process is about."""
+
+    state: str
+    """One letter, as in proc(5); empty where there is no such process."""
+    cpu_ns: int
+    """Time on a CPU in its whole life."""
+
+    @property
+    def stopped(self) -> bool:
+        """By a signal or a debugger: it cannot act until it is continued."""
+        return self.state in {"T", "t"}
+
+    @property
+    def runnable(self) -> bool:
+        """It runs, or would if it were given a CPU."""
+        return self.state == "R"
+
+
+def activity(pid: int) -> Activity:
     fields = _stat(pid)
-    return bool(fields) and fields[_STATE] in {"T", "t"}
+    if not fields:
+        return Activity("", 0)
+    ticks = int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])
+    return Activity(fields[_STATE], ticks * _TICK_NS)
+
+
+def is_stopped(pid: int) -> bool:
+    return activity(pid).stopped
 
 
 def is_gone(pid: int) -> bool:

@@ -1,7 +1,8 @@
 """The supervisor: forks the cluster's processes, waits for whatever happens to them, ends them.
 
 No thread, no event loop of a library, no ZeroMQ: it forks for as long as it lives. It learns of
-deaths by pidfd, of signals by a pipe, of everything else by looking four times a second.
+deaths by pidfd, of signals by a pipe, of everything else by looking four times a second, and when
+a child was stopped or goes on.
 """
 
 import gc
@@ -20,6 +21,7 @@ from tidelog.kernel.instant import Instant, ms, s
 from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, log_file, supervisor_socket
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
+from tidelog.node.runtime.cut_off import CannotCutError, cut_off
 from tidelog.node.runtime.process import EventLog
 from tidelog.tools.supervisor import child, plan, proc
 from tidelog.tools.supervisor.answers import Answers
@@ -113,7 +115,6 @@ class Supervisor:
             key.data(mask)
         now = self.now()
         if now >= self._next_look:
-            self._next_look = Instant(now + LOOK_EVERY)
             self._look(now)
         if self._force_at is not None and now >= self._force_at:
             self._force_at = None
@@ -136,11 +137,15 @@ class Supervisor:
         for number in _ENDING_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
                 signal.signal(number, _wake_only)
+        signal.signal(signal.SIGCHLD, _wake_only)  # a child was stopped or goes on: look at once
         self._selector.register(reader, selectors.EVENT_READ, self._signalled(reader))
 
     def _signalled(self, reader: int) -> Callable[[int], None]:
         def receive(_mask: int) -> None:
             for number in os.read(reader, 64):
+                if number == signal.SIGCHLD:
+                    self._next_look = self.now()
+                    continue
                 again = self.plan.ending and number == signal.SIGINT
                 log.info("signal_received", signal=signal.Signals(number).name)
                 if not self.plan.ending:
@@ -233,7 +238,7 @@ class Supervisor:
             }
             if not is_broker:
                 return self._entries.coordinator(CoordinatorLaunch(**common))
-            port = cluster.ports[name.process_id]
+            port = self._port(name)
             broker = BrokerId(name.process_id)
             return self._entries.broker(
                 BrokerLaunch(**common, broker_id=broker, host=HOST, port=port)
@@ -359,17 +364,50 @@ class Supervisor:
     def _look(self, now: Instant) -> None:
         self._slot.heartbeat(now)
         readings = {
-            name: Reading(living.pid, proc.is_stopped(living.pid), self._heartbeat(name))
+            name: self._reading(name, living)
             for name, living in self._living.items()
             if self.plan.processes[name].phase is Phase.RUNNING
         }
         for change in self._hang.look(now, readings):
-            hung = isinstance(change, Hung)
-            log.warning("process_hung" if hung else "process_resumed", of=str(change.name))
             process = self.plan.processes[change.name]
-            self._service.tell(self._event("hung" if hung else "resumed", process))
-            if hung and change.name.role is not Role.BROKER and not self.plan.ending:
-                self.send(change.name, signal.SIGKILL)  # a hung one keeps its locks
+            if isinstance(change, Hung):
+                log.warning("process_hung", of=str(change.name), why=change.why)
+                self._service.tell(self._event("hung", process))
+                self._end_hang(change.name)
+            else:
+                log.warning("process_resumed", of=str(change.name))
+                self._service.tell(self._event("resumed", process))
+        due = self._hang.deadline()
+        regular = Instant(now + LOOK_EVERY)
+        self._next_look = regular if due is None else min(regular, due)
+
+    def _end_hang(self, name: Name) -> None:
+        """What others must not wait for. The coordinator has been told of a broker before."""
+        if self.plan.ending:
+            return
+        if name.role is not Role.BROKER:
+            self.send(name, signal.SIGKILL)  # a hung one keeps its locks
+            return
+        living = self._living[name]
+        try:
+            cut = cut_off(living.pid, living.pidfd, self._port(name))
+        except CannotCutError as error:
+            log.warning("clients_not_cut_off", of=str(name), reason=str(error))
+            return
+        log.info("clients_cut_off", of=str(name), connections=cut.connected)
+
+    def _port(self, name: Name) -> int:
+        return self._setup.folder.cluster.ports[name.process_id]
+
+    def _reading(self, name: Name, living: _Living) -> Reading:
+        seen = proc.activity(living.pid)
+        return Reading(
+            pid=living.pid,
+            stopped=seen.stopped,
+            heartbeat=self._heartbeat(name),
+            runnable=seen.runnable,
+            cpu_ns=seen.cpu_ns,
+        )
 
     def _heartbeat(self, name: Name) -> Instant:
         slot = self._slot_of(name)
