@@ -1,4 +1,4 @@
-"""Clusters to measure: tidelog by its command, Apache Kafka by its own classes from Maven."""
+"""A tidelog cluster to measure, started by its own command; and what any cluster here offers."""
 
 import contextlib
 import json
@@ -14,23 +14,45 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+HOST = "127.0.0.1"
+SETTINGS = {"log.segment.delete.delay.ms": "1000"}
+"""Of every cluster here: pages of topics that are gone are not to be written while others run."""
 _PATIENCE_S = 60.0
 
 
 class Cluster(Protocol):
-    """One broker on this machine."""
+    """Brokers on this machine; `pids` and their descendants are all of their processes."""
 
     name: str
     bootstrap: str
-    pid: int
+    pids: list[int]
+    launched: float
+
+    def wait_ready(self) -> None: ...
+
+    def check_alive(self) -> None: ...
+
+    def stop(self) -> float: ...
 
 
-def free_port() -> int:
-    """A port nobody uses at this moment."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody uses at this moment."""
+    while True:
+        with contextlib.ExitStack() as held:
+            first = held.enter_context(socket.socket())
+            first.bind((HOST, 0))
+            port: int = first.getsockname()[1]
+            try:
+                for number in range(1, count):
+                    held.enter_context(socket.socket()).bind((HOST, port + number))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+def addresses(port: int, count: int) -> str:
+    """What clients are told first."""
+    return ",".join(f"{HOST}:{port + number}" for number in range(count))
 
 
 def command() -> str:
@@ -48,17 +70,23 @@ def environment() -> dict[str, str]:
 
 
 class Tidelog:
-    """One `tidelog up` in the foreground, in a folder of its own."""
+    """One `tidelog up` in the foreground, in a folder of its own.
+
+    With `data`, a folder that stays: the next one there starts with what this one left.
+    """
 
     name = "tidelog"
 
-    def __init__(self, *settings: str) -> None:
+    def __init__(self, *settings: str, brokers: int = 1, data: Path | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="bench-")
         self._said = Path(self._folder.name) / "said"
-        port = free_port()
-        self.bootstrap = f"127.0.0.1:{port}"
-        words = [command(), "up", "--ephemeral", "--base-port", str(port), "--json"]
-        words += [word for setting in settings for word in ("--set", setting)]
+        port = free_ports(brokers)
+        self.bootstrap = addresses(port, brokers)
+        words = [command(), "up", "--base-port", str(port), "--json"]
+        words += ["--brokers", str(brokers)]
+        words += ["--ephemeral"] if data is None else ["--data", str(data)]
+        every = [*(f"{key}={value}" for key, value in SETTINGS.items()), *settings]
+        words += [word for setting in every for word in ("--set", setting)]
         self.launched = time.monotonic()
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
@@ -68,7 +96,7 @@ class Tidelog:
                 stdout=subprocess.PIPE,
                 stderr=said,
             )
-        self.pid = self._process.pid
+        self.pids = [self._process.pid]
 
     def wait_ready(self) -> None:
         """Until `up` has printed its document."""
@@ -97,129 +125,11 @@ class Tidelog:
 
 
 @contextlib.contextmanager
-def running(*settings: str) -> Iterator[Tidelog]:
-    """A cluster of one broker that takes clients."""
-    cluster = Tidelog(*settings)
+def running(*settings: str, brokers: int = 1) -> Iterator[Tidelog]:
+    """A cluster that takes clients."""
+    cluster = Tidelog(*settings, brokers=brokers)
     try:
         cluster.wait_ready()
         yield cluster
     finally:
         cluster.stop()
-
-
-# -- Apache Kafka -------------------------------------------------------------------------------
-
-KAFKA_VERSION = "4.3.1"
-LOG4J_VERSION = "2.24.3"
-KAFKA_HEAP = "512m"
-_ARTIFACTS = (
-    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
-    ("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
-    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
-    ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
-)
-_LOG4J = """status = error
-appender.c.type = Console
-appender.c.name = C
-appender.c.layout.type = PatternLayout
-appender.c.layout.pattern = %p %m (%c)%n
-rootLogger.level = WARN
-rootLogger.appenderRef.c.ref = C
-"""
-
-
-def fetch_kafka(folder: Path) -> Path:
-    """The broker's jars in `folder`, from Maven Central at the first call."""
-    marker = folder / "VERSION"
-    if marker.exists() and marker.read_text(encoding="ascii").strip() == KAFKA_VERSION:
-        return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{number}</version></dependency>"
-        for group, artifact, number in _ARTIFACTS
-    )
-    pom = folder / "pom.xml"
-    pom.write_text(
-        "<project><modelVersion>4.0.0</modelVersion><groupId>bench</groupId>"
-        f"<artifactId>kafka</artifactId><version>1</version><dependencies>{rows}</dependencies>"
-        "</project>",
-        encoding="utf-8",
-    )
-    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-    subprocess.run(
-        ["mvn", "-q", "-B", "-f", str(pom), *goal, f"-DoutputDirectory={folder}"],
-        check=True,
-        stdout=sys.stderr,
-    )
-    (folder / "log4j2.properties").write_text(_LOG4J, encoding="ascii")
-    marker.write_text(KAFKA_VERSION, encoding="ascii")
-    return folder
-
-
-class Kafka:
-    """One combined KRaft node, formatted; `launched` is after the formatting."""
-
-    name = "kafka"
-
-    def __init__(self, jars: Path) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="bench-kafka-")
-        port, controller = free_port(), free_port()
-        self.bootstrap = f"127.0.0.1:{port}"
-        config = Path(self._folder.name) / "server.properties"
-        config.write_text(_properties(self._folder.name, port, controller), encoding="ascii")
-        java = ["java", f"-Dlog4j2.configurationFile={jars}/log4j2.properties"]
-        java += ["-cp", f"{jars}:{jars}/*"]
-        cluster_id = "dGlkZWxvZy1hbmNob3ItMQ"
-        tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)]
-        subprocess.run([*java, "-Xmx128m", *tool], check=True, stdout=subprocess.DEVNULL)
-        heap = [f"-Xms{KAFKA_HEAP}", f"-Xmx{KAFKA_HEAP}", "-XX:+UseG1GC"]
-        heap += ["-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
-        self.launched = time.monotonic()
-        self._process = subprocess.Popen(
-            [*java, *heap, "kafka.Kafka", str(config)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        self.pid = self._process.pid
-
-    def wait_ready(self) -> None:
-        host, port = self.bootstrap.split(":")
-        while True:
-            try:
-                socket.create_connection((host, int(port)), 1).close()
-            except OSError:
-                self.check_alive()
-                time.sleep(0.05)
-            else:
-                return
-
-    def check_alive(self) -> None:
-        if self._process.poll() is not None:
-            raise SystemExit("Kafka ended at its start")
-
-    def stop(self) -> float:
-        began = time.monotonic()
-        self._process.terminate()
-        self._process.wait(_PATIENCE_S)
-        seconds = time.monotonic() - began
-        self._folder.cleanup()
-        return seconds
-
-
-def _properties(folder: str, port: int, controller: int) -> str:
-    rows = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "controller.listener.names": "CONTROLLER",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "log.dirs": f"{folder}/log",
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-    }
-    return "".join(f"{key}={value}\n" for key, value in rows.items())

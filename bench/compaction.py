@@ -174,11 +174,11 @@ def in_broker(asked: Namespace) -> Figures:
         _load(cluster.bootstrap, asked)
         _waits(cluster.bootstrap, asked, 2.0)
         quiet = _waits(cluster.bootstrap, asked, asked.broker_seconds)
-        processes = len(tree([cluster.pid]))
+        processes = len(tree(cluster.pids))
         _begin(admin)
         busy = _waits(cluster.bootstrap, asked, asked.broker_seconds)
         return {
-            "is_still_compacting": len(tree([cluster.pid])) > processes,
+            "is_still_compacting": len(tree(cluster.pids)) > processes,
             **_spread("quiet", quiet),
             **_spread("busy", busy),
         }

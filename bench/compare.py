@@ -1,60 +1,83 @@
-"""tidelog beside Apache Kafka, one node each: the same client, the same machine, in turn.
+"""tidelog beside Apache Kafka: the same client programs, the same machine, in turn.
 
-Kafka's jars come from Maven Central at the first run (needs java and mvn). What is published is the
-ratio; the figures behind it are this machine's.
+Prints a table of ratios. Kafka's jars come from Maven Central at the first run (needs java, mvn).
 """
 
 import argparse
 import contextlib
+import json
+import shlex
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import confluent_kafka
 
-from clusters import KAFKA_HEAP, KAFKA_VERSION, Kafka, Tidelog, fetch_kafka
+from clusters import SETTINGS, Cluster, Tidelog
+from comparison import QUESTIONS, Found, Runs, Settings, read, side_by_side, table
+from kafka_cluster import JVM, KAFKA_HEAP, KAFKA_VERSION, Kafka, fetch_kafka
 from measuring import (
+    MB,
     Arguments,
     Figures,
     Meter,
     cpu_s,
-    middle,
+    machine,
     pss_mb,
-    report,
     versions,
     wait_quiet,
     warm_memory,
 )
+from pages import write_pages
+from pipelines import open_pipelines, pump_run
 from raw_client import RawClient
 from workloads import (
     PARTITIONS,
-    PRODUCE_MEMORY_BYTES,
     PRODUCER,
     TUNED_CONSUMER,
+    Load,
+    Pace,
     consume_run,
+    drop_topic,
     fill,
+    latency_run,
+    make_topic,
     produce_run,
 )
 
-Pair = tuple[Tidelog, Kafka]
-_QUESTIONS: Final = ("startup", "produce", "consume")
-_NAMES: Final = {
-    "startup": ("first_ack_s", "start_cpu_s", "idle_pss_mb", "stop_s"),
-    "produce": ("mb_per_s", "brokers_cpu_s_per_gb", "client_cpu_s_per_gb"),
-    "consume": ("mb_per_s", "brokers_cpu_s_per_gb", "client_cpu_s_per_gb"),
-}
+_BATCH_BYTES: Final = {"large": 1_000_000, "small": 16_384}
+_IN_FLIGHT: Final = 5
+_IDLE_S: Final = 2.0
 
 
 def parser() -> Arguments:
     asked = Arguments(
-        str(__doc__), ["compare.py", "compare.py --only produce --size 100 --warm 60"]
+        str(__doc__),
+        [
+            "compare --brokers 1",
+            "compare --only produce --only consume --size 100 --warm 60",
+            "compare --brokers 3 --pages docs",
+            "compare --from docs/comparison.json",
+        ],
     )
-    asked.add_argument("--only", choices=_QUESTIONS, help="one question instead of all")
+    asked.add_argument("--brokers", type=int, default=1, help="of each side (1)")
+    asked.add_argument("--replication", type=int, help="of each topic (the brokers, at most 3)")
+    asked.add_argument("--acks", choices=["1", "all"], default="all", help="of producers (all)")
+    asked.add_argument("--only", action="append", choices=QUESTIONS, help="not every question")
     asked.add_argument("--size", type=int, default=1024, help="bytes of a value (1024)")
-    asked.add_argument("--seconds", type=float, default=8.0, help="of each produce run (8)")
+    asked.add_argument("--seconds", type=float, default=4.0, help="of each run at most (4)")
+    asked.add_argument(
+        "--mb", type=int, default=2000, help="each run writes at most (2000); keep it cacheable"
+    )
     asked.add_argument("--records", type=int, default=1_000_000, help="to consume (1000000)")
-    asked.add_argument("--warm", type=float, default=20.0, help="seconds both warm up (20)")
+    asked.add_argument("--warm", type=float, default=15.0, help="seconds both warm up (15)")
+    asked.add_argument(
+        "--from", dest="stored", type=Path, metavar="FILE", help="measure nothing: show those"
+    )
+    asked.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    asked.add_argument("--pages", type=Path, metavar="DIR", help="write comparison.md, .svg, .json")
     asked.add_argument(
         "--jars",
         type=Path,
@@ -64,125 +87,244 @@ def parser() -> Arguments:
     return asked
 
 
-@contextlib.contextmanager
-def both(jars: Path) -> Iterator[Pair]:
-    """One node of each, taking clients."""
-    with contextlib.ExitStack() as undo:
-        kafka = Kafka(jars)
-        undo.callback(kafka.stop)
-        tidelog = Tidelog()
-        undo.callback(tidelog.stop)
-        tidelog.wait_ready()
-        kafka.wait_ready()
-        yield tidelog, kafka
+class Bench:
+    """Both clusters, what is asked of them, and what was found."""
 
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.asked = asked
+        self.replication = asked.replication or min(3, asked.brokers)
+        self.bytes_max = round(asked.mb * MB)
+        self.found: dict[str, Runs] = {}
+        self._clusters: tuple[Cluster, ...] = ()
 
-def start_once(jars: Path | None) -> Figures:
-    """From the launch to the first acknowledged record, then memory, then a clean stop."""
-    meter = Meter([])
-    cluster = Tidelog() if jars is None else Kafka(jars)
-    try:
-        client = RawClient(cluster.bootstrap, while_refused=cluster.check_alive)
-        client.create_topic("first", 1)
-        client.produce_once("first", b"hello")
-        first = time.monotonic() - cluster.launched
-        start_cpu, other = cpu_s([cluster.pid]), meter.stop()["other_share"]
-        client.close()
-        time.sleep(3)
-        memory = pss_mb([cluster.pid])["all"]
-    finally:
-        stop = cluster.stop()
-    return {
-        "first_ack_s": round(first, 3),
-        "start_cpu_s": round(start_cpu, 3),
-        "idle_pss_mb": memory,
-        "stop_s": round(stop, 3),
-        "other_share": other,
-    }
+    def launch(self, name: str) -> Cluster:
+        brokers = self.asked.brokers
+        if name == "tidelog":
+            return Tidelog(brokers=brokers)
+        return Kafka(self.asked.jars, brokers=brokers, replication=self.replication)
 
+    @contextlib.contextmanager
+    def both(self) -> Iterator[None]:
+        """One cluster of each, taking clients."""
+        with contextlib.ExitStack() as undo:
+            clusters = []
+            for name in ("kafka", "tidelog"):
+                cluster = self.launch(name)
+                undo.callback(cluster.stop)
+                clusters.append(cluster)
+            for cluster in clusters:
+                cluster.wait_ready()
+            self._clusters = tuple(clusters)
+            yield
 
-def startup(asked: argparse.Namespace) -> dict[str, list[Figures]]:
-    runs: dict[str, list[Figures]] = {"tidelog": [], "kafka": []}
-    for _ in range(asked.runs):
-        for name, jars in (("tidelog", None), ("kafka", asked.jars)):
-            wait_quiet(asked.quiet_wait)
-            runs[name].append(start_once(jars))
-    return runs
+    def in_turn(self, question: str, one: Callable[[Cluster], Figures], *, runs: int = 0) -> None:
+        """One side after the other, each as often as asked."""
+        found = self.found[question] = {"tidelog": [], "kafka": []}
+        for _ in range(runs or self.asked.runs):
+            for cluster in self._clusters:
+                wait_quiet(self.asked.quiet_wait)
+                figures = one(cluster)
+                print(question, cluster.name, json.dumps(figures), file=sys.stderr, flush=True)
+                found[cluster.name].append(figures)
 
+    # -- the questions --------------------------------------------------------------------------
 
-def produce(asked: argparse.Namespace, pair: Pair) -> dict[str, list[Figures]]:
-    runs: dict[str, list[Figures]] = {"tidelog": [], "kafka": []}
-    for cluster in pair:
-        produce_run(cluster, size=asked.size, compression="none", seconds=asked.warm)
-    for _ in range(asked.runs):
-        for cluster in pair:
-            wait_quiet(asked.quiet_wait)
-            warm_memory(PRODUCE_MEMORY_BYTES)
-            runs[cluster.name].append(
-                produce_run(cluster, size=asked.size, compression="none", seconds=asked.seconds)
+    def startup(self) -> None:
+        found = self.found["startup"] = {"tidelog": [], "kafka": []}
+        self._start_once("tidelog")  # from here on its files are cached, as Kafka's are
+        for _ in range(self.asked.runs):
+            for name, runs in found.items():
+                wait_quiet(self.asked.quiet_wait)
+                runs.append(self._start_once(name))
+
+    def _start_once(self, name: str) -> Figures:
+        """From the launch to the first acknowledged record, then memory, then a clean stop."""
+        cluster = self.launch(name)
+        meter = Meter(cluster.pids)
+        try:
+            with RawClient(cluster.bootstrap, while_refused=cluster.check_alive) as client:
+                client.create_topic("first", 1, replication=self.replication)
+                (address,) = client.leaders("first").values()
+            with RawClient(address) as leader:
+                leader.produce_once("first", b"hello")
+                first = time.monotonic() - cluster.launched
+            start_cpu, other = cpu_s(cluster.pids), meter.stop()["other_share"]
+            idle = _idle(cluster)
+        finally:
+            stop = cluster.stop()
+        return {
+            "first_ack_s": round(first, 3),
+            "start_cpu_s": round(start_cpu, 3),
+            **idle,
+            "stop_s": round(stop, 3),
+            "other_share": other,
+        }
+
+    def warm_up(self) -> None:
+        """By every client that will measure; Kafka's own code is compiled while it runs."""
+        asked = self.asked
+        for cluster in self._clusters:
+            produce_run(cluster, self._load(asked.warm))
+            fill(
+                cluster.bootstrap,
+                "consume",
+                size=asked.size,
+                records=asked.records,
+                replication=self.replication,
             )
-    return runs
-
-
-def consume(asked: argparse.Namespace, pair: Pair) -> dict[str, list[Figures]]:
-    runs: dict[str, list[Figures]] = {"tidelog": [], "kafka": []}
-    for cluster in pair:
-        fill(cluster.bootstrap, "consume", size=asked.size, records=asked.records)
-        consume_run(cluster, "consume", size=asked.size, records=asked.records)
-    for _ in range(asked.runs):
-        for cluster in pair:
-            wait_quiet(asked.quiet_wait)
-            runs[cluster.name].append(
+            for _ in range(2):
                 consume_run(cluster, "consume", size=asked.size, records=asked.records)
+            for question in _BATCH_BYTES:
+                self._pump(cluster, question, asked.warm / 3)
+            make_topic(cluster.bootstrap, "latency", 1, replication=self.replication)
+            latency_run(cluster, "latency", self._pace("1", asked.warm / 3))
+
+    def produce(self) -> None:
+        def one(cluster: Cluster) -> Figures:
+            warm_memory(self.bytes_max)
+            return produce_run(cluster, self._load(self.asked.seconds))
+
+        self.in_turn("produce", one)
+
+    def prebuilt(self, question: str) -> None:
+        def one(cluster: Cluster) -> Figures:
+            warm_memory(self.bytes_max)
+            return self._pump(cluster, question, self.asked.seconds)
+
+        self.in_turn(question, one)
+
+    def consume(self) -> None:
+        asked = self.asked
+        self.in_turn(
+            "consume",
+            lambda cluster: consume_run(cluster, "consume", size=asked.size, records=asked.records),
+        )
+
+    def latency(self, question: str, acks: str) -> None:
+        pace = self._pace(acks, self.asked.seconds)
+        self.in_turn(question, lambda cluster: latency_run(cluster, "latency", pace))
+
+    def memory(self) -> None:
+        def one(cluster: Cluster) -> Figures:
+            return {"loaded_pss_mb": pss_mb(cluster.pids)["all"]}
+
+        self.in_turn("memory", one, runs=1)
+
+    def _load(self, seconds: float) -> Load:
+        return Load(
+            size=self.asked.size,
+            acks=self.asked.acks,
+            replication=self.replication,
+            seconds=seconds,
+            bytes_max=self.bytes_max,
+        )
+
+    def _pace(self, acks: str, seconds: float) -> Pace:
+        return Pace(size=self.asked.size, acks=acks, seconds=seconds)
+
+    def _pump(self, cluster: Cluster, question: str, seconds: float) -> Figures:
+        topic = f"{question}-{time.time_ns()}"
+        make_topic(cluster.bootstrap, topic, replication=self.replication)
+        acks = -1 if self.asked.acks == "all" else 1
+        with open_pipelines(
+            cluster, topic, batch_bytes=_BATCH_BYTES[question], acks=acks
+        ) as pipelines:
+            figures = pump_run(
+                cluster, pipelines, in_flight=_IN_FLIGHT, seconds=seconds, bytes_max=self.bytes_max
             )
-    return runs
+        drop_topic(cluster.bootstrap, topic)
+        return figures
 
 
-def side_by_side(question: str, runs: dict[str, list[Figures]], noise: float) -> Figures:
-    """Medians of both, and tidelog's by Kafka's."""
-    for run in (*runs["tidelog"], *runs["kafka"]):
-        run["noisy"] = run["other_share"] > noise
-    ours = {name: middle(runs["tidelog"], name) for name in _NAMES[question]}
-    theirs = {name: middle(runs["kafka"], name) for name in _NAMES[question]}
+def _idle(cluster: Cluster) -> Figures:
+    time.sleep(_IDLE_S)
+    began, spent = time.monotonic(), cpu_s(cluster.pids)
+    time.sleep(_IDLE_S)
+    spent = cpu_s(cluster.pids) - spent
     return {
-        "tidelog": ours,
-        "kafka": theirs,
-        "tidelog_by_kafka": {name: ratio(ours[name], theirs[name]) for name in ours},
-        "runs": runs,
+        "idle_pss_mb": pss_mb(cluster.pids)["all"],
+        "idle_cpu_percent": round(100 * spent / (time.monotonic() - began), 2),
     }
 
 
-def ratio(ours: float | None, theirs: float | None) -> float | None:
-    """Three digits; None where there is nothing to divide by."""
-    return float(f"{ours / theirs:.3g}") if ours is not None and theirs else None
+def ask(bench: Bench) -> None:
+    """Every question asked for."""
+    questions = bench.asked.only or list(QUESTIONS)
+    if "startup" in questions:
+        bench.startup()
+    under_load: dict[str, Callable[[], None]] = {
+        "produce": bench.produce,
+        "large": lambda: bench.prebuilt("large"),
+        "small": lambda: bench.prebuilt("small"),
+        "consume": bench.consume,
+        "latency": lambda: bench.latency("latency", "1"),
+        "latency_all": lambda: bench.latency("latency_all", "all"),
+        "memory": bench.memory,
+    }
+    todo = [measure for question, measure in under_load.items() if question in questions]
+    if todo:
+        with bench.both():
+            bench.warm_up()
+            for measure in todo:
+                measure()
+
+
+def settings_of(bench: Bench) -> Settings:
+    """What a reader of the ratios must know."""
+    asked = bench.asked
+    return {
+        "replication": bench.replication,
+        "noise": asked.noise,
+        "kafka": {
+            "version": KAFKA_VERSION,
+            "combined nodes": asked.brokers,
+            "heap each": KAFKA_HEAP,
+            "flags": " ".join(JVM),
+        },
+        "tidelog": {"version": versions()["tidelog"], "brokers": asked.brokers},
+        "both": {
+            **SETTINGS,
+            "partitions": PARTITIONS,
+            "replication": bench.replication,
+            "all else": "as it comes",
+        },
+        "client": {
+            "confluent-kafka": versions("confluent-kafka")["confluent-kafka"],
+            "librdkafka": confluent_kafka.libversion()[0],
+            "acks": asked.acks,
+            "bytes of a value": asked.size,
+            "runs": asked.runs,
+            "seconds each": asked.seconds,
+            "MB each at most": asked.mb,
+            "records consumed": asked.records,
+            "seconds of warming up": asked.warm,
+        },
+        "producer": PRODUCER,
+        "consumer": TUNED_CONSUMER,
+    }
+
+
+def measure_all(asked: argparse.Namespace) -> Found:
+    fetch_kafka(asked.jars)
+    bench = Bench(asked)
+    ask(bench)
+    return {
+        "bench": "compare",
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "command": shlex.join(["bench/compare", *sys.argv[1:]]),
+        "settings": settings_of(bench),
+        "machine": machine(),
+        "questions": {name: side_by_side(runs, asked.noise) for name, runs in bench.found.items()},
+    }
 
 
 def run(asked: argparse.Namespace) -> None:
-    fetch_kafka(asked.jars)
-    questions = [asked.only] if asked.only else list(_QUESTIONS)
-    found: dict[str, dict[str, list[Figures]]] = {}
-    if "startup" in questions:
-        found["startup"] = startup(asked)
-    if {"produce", "consume"} & set(questions):
-        with both(asked.jars) as pair:
-            if "produce" in questions:
-                found["produce"] = produce(asked, pair)
-            if "consume" in questions:
-                found["consume"] = consume(asked, pair)
-    settings = {
-        "kafka": {"version": KAFKA_VERSION, "heap": KAFKA_HEAP, "nodes": 1, "else": "defaults"},
-        "tidelog": {"brokers": 1, "else": "defaults"},
-        "producer": PRODUCER,
-        "consumer": TUNED_CONSUMER,
-        "partitions": PARTITIONS,
-        "size": asked.size,
-        "warm_s": asked.warm,
-        "librdkafka": confluent_kafka.libversion()[0],
-        "versions": versions("confluent-kafka", "uvloop"),
-    }
-    sides = {name: side_by_side(name, runs, asked.noise) for name, runs in found.items()}
-    every = [run for runs in found.values() for side in runs.values() for run in side]
-    report("compare", settings, sides, [{"noisy": all(run["noisy"] for run in every)}])
+    found = read(asked.stored) if asked.stored else measure_all(asked)
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if asked.pages:
+        write_pages(found, asked.pages)
+    print(table(found), flush=True)
 
 
 if __name__ == "__main__":

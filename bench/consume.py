@@ -33,20 +33,19 @@ def parser() -> Arguments:
 
 def raw_run(cluster: Tidelog, topic: str, asked: argparse.Namespace) -> Figures:
     """By a client that looks at nothing but batch headers, one request at a time."""
-    client = RawClient(cluster.bootstrap)
     offsets = dict.fromkeys(range(PARTITIONS), 0)
     seen = requests = 0
-    meter = Meter([cluster.pid])
-    while seen < asked.records:
-        request = fetch_request(topic, offsets, partition_bytes=asked.partition_bytes)
-        answer = client.ask(k01_fetch.API, FETCH_VERSION, request)
-        requests += 1
-        for row in answer.responses[0].partitions:
-            for header, _ in iterate_batches(row.records):
-                offsets[row.partition_index] = header.next_offset
-                seen += header.record_count
-    figures = meter.stop()
-    client.close()
+    with RawClient(cluster.bootstrap) as client:
+        meter = Meter(cluster.pids)
+        while seen < asked.records:
+            request = fetch_request(topic, offsets, partition_bytes=asked.partition_bytes)
+            answer = client.ask(k01_fetch.API, FETCH_VERSION, request)
+            requests += 1
+            for row in answer.responses[0].partitions:
+                for header, _ in iterate_batches(row.records):
+                    offsets[row.partition_index] = header.next_offset
+                    seen += header.record_count
+        figures = meter.stop()
     figures["requests"] = requests
     return {**figures, **rates(figures, records=seen, value_bytes=seen * asked.size)}
 

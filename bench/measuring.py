@@ -18,6 +18,8 @@ CPUS = os.cpu_count() or 1
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _NS = 1e9
 _CHUNK_BYTES = 1 << 20
+_WHOLE = 0.9
+"""So busy is as good as busy all the time: the shares are read a moment apart."""
 GB = 1e9
 MB = 1e6
 
@@ -47,8 +49,14 @@ class Arguments(argparse.ArgumentParser):
         )
 
     def format_help(self) -> str:
-        shown = "".join(f"  python bench/{example}\n" for example in self._examples)
+        shown = "".join(f"  {_typed(example)}\n" for example in self._examples)
         return f"examples:\n{shown}\n{super().format_help()}"
+
+
+def _typed(example: str) -> str:
+    """A program without a suffix starts Python itself."""
+    name = example.split(maxsplit=1)[0]
+    return f"python bench/{example}" if name.endswith(".py") else f"bench/{example}"
 
 
 # -- processes ----------------------------------------------------------------------------------
@@ -83,16 +91,24 @@ def _stat(pid: int) -> list[str]:
 
 def cpu_s(roots: Iterable[int]) -> float:
     """Processor seconds of the processes and their descendants, to the nanosecond if possible."""
-    return sum(map(_cpu_of_one, tree(roots)))
+    return sum(thread_cpu_s(tree(roots)).values())
 
 
-def _cpu_of_one(pid: int) -> float:
+def thread_cpu_s(pids: Iterable[int]) -> dict[int, float]:
+    """Processor seconds of each thread of these processes."""
+    found: dict[int, float] = {}
+    for pid in pids:
+        found |= _threads_of(pid)
+    return found
+
+
+def _threads_of(pid: int) -> dict[int, float]:
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return sum(_on_cpu_ns(task) for task in tasks) / _NS
+        return {int(task.name): _on_cpu_ns(task) / _NS for task in tasks}
     except OSError:
         fields = _stat(pid)
-        return (int(fields[11]) + int(fields[12])) * _TICK_S if fields else 0.0
+        return {pid: (int(fields[11]) + int(fields[12])) * _TICK_S} if fields else {}
 
 
 def _on_cpu_ns(task: Path) -> int:
@@ -126,24 +142,46 @@ class Meter:
     def __init__(self, brokers: Iterable[int]) -> None:
         self._brokers = list(brokers)
         self._wall = time.monotonic()
-        self._began = (busy_s(), cpu_s(self._brokers), self._client_s())
+        self._busy = busy_s()
+        self._broker_threads = thread_cpu_s(tree(self._brokers))
+        self._client_threads = thread_cpu_s(self._client())
 
     def stop(self) -> Figures:
         wall = time.monotonic() - self._wall
-        busy, brokers, client = self._began
-        brokers_s = cpu_s(self._brokers) - brokers
-        client_s = self._client_s() - client
-        other = max(0.0, busy_s() - busy - brokers_s - client_s)
+        brokers = _spent(self._broker_threads, thread_cpu_s(tree(self._brokers)))
+        client = _spent(self._client_threads, thread_cpu_s(self._client()))
+        brokers_s, client_s = sum(brokers), sum(client)
+        busy = busy_s() - self._busy
+        shares = {
+            "machine_share": round(busy / (wall * CPUS), 3),
+            "broker_thread_share": round(max(brokers, default=0.0) / wall, 3),
+            "client_thread_share": round(max(client, default=0.0) / wall, 3),
+        }
         return {
             "wall_s": round(wall, 3),
             "brokers_cpu_s": round(brokers_s, 4),
             "client_cpu_s": round(client_s, 4),
-            "other_share": round(other / (wall * CPUS), 3),
+            "other_share": round(max(0.0, busy - brokers_s - client_s) / (wall * CPUS), 3),
+            **shares,
+            "limited_by": limited_by(shares),
         }
 
-    def _client_s(self) -> float:
+    def _client(self) -> set[int]:
         """The brokers may be children of this process: they are no part of the client."""
-        return sum(map(_cpu_of_one, tree([os.getpid()]) - tree(self._brokers)))
+        return tree([os.getpid()]) - tree(self._brokers)
+
+
+def _spent(before: dict[int, float], after: dict[int, float]) -> list[float]:
+    return [cpu - before.get(thread, 0.0) for thread, cpu in after.items()]
+
+
+def limited_by(shares: Figures) -> str:
+    """What could not go faster: a thread that never rested, or all processors; else waiting."""
+    if shares["client_thread_share"] >= _WHOLE:
+        return "client"
+    if shares["broker_thread_share"] >= _WHOLE:
+        return "broker"
+    return "processors" if shares["machine_share"] >= _WHOLE else "waiting"
 
 
 # -- memory -------------------------------------------------------------------------------------

@@ -4,19 +4,27 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
+from tidelog.kernel.ids import Uuid
 from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response, encode_request, joined
 from tidelog.wire.header import AnyApi
-from tidelog.wire.messages import k00_produce, k01_fetch, k19_create_topics, k22_init_producer_id
+from tidelog.wire.messages import (
+    k00_produce,
+    k01_fetch,
+    k03_metadata,
+    k19_create_topics,
+    k22_init_producer_id,
+)
 from tidelog.wire.records import Origin, Record, build_batch
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 _CREATE_VERSION = 5
 _INIT_VERSION = 4
+_METADATA_VERSION = 9
 _POLL_S = 0.001
 _SEQUENCE_MASK = 0x7FFF_FFFF
 _RETRIABLE = {
@@ -33,13 +41,16 @@ class RawClient:
 
     def __init__(self, bootstrap: str, *, while_refused: Callable[[], None] | None = None) -> None:
         """Tries again while refused if there is somebody who says when that is of no use."""
-        host, port = bootstrap.split(":")
+        host, port = bootstrap.split(",", maxsplit=1)[0].split(":")
         self.sock = _connect(host, int(port), while_refused)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(1 << 20)
         self._correlation = 0
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.sock.close()
 
     def receive(self) -> memoryview:
@@ -67,15 +78,31 @@ class RawClient:
         assert correlation == self._correlation
         return answer
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        """And wait until a leader takes records for each partition."""
+    def create_topic(self, name: str, partitions: int, *, replication: int = 1) -> None:
         topic = k19_create_topics.CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=1
+            name=name, num_partitions=partitions, replication_factor=replication
         )
         request = k19_create_topics.CreateTopicsRequest(topics=[topic])
         self.until_done(
             lambda: self.ask(k19_create_topics.API, _CREATE_VERSION, request).topics[0].error_code
         )
+
+    def leaders(self, name: str) -> dict[int, str]:
+        """The address of each partition's leader, once each has one."""
+        topic = k03_metadata.MetadataRequestTopic(name=name, topic_id=Uuid(bytes(16)))
+        request = k03_metadata.MetadataRequest(topics=[topic])
+        found: dict[int, str] = {}
+
+        def attempt() -> int:
+            answer = self.ask(k03_metadata.API, _METADATA_VERSION, request)
+            brokers = {row.node_id: f"{row.host}:{row.port}" for row in answer.brokers}
+            (said,) = answer.topics
+            found.update((p.partition_index, brokers.get(p.leader_id, "")) for p in said.partitions)
+            code: int = said.error_code
+            return code or (0 if all(found.values()) else ErrorCode.LEADER_NOT_AVAILABLE)
+
+        self.until_done(attempt)
+        return found
 
     def until_done(self, attempt: Callable[[], int]) -> None:
         """Again while the broker says that it is only a matter of time."""
@@ -129,10 +156,12 @@ def _record(at: int, value: bytes) -> Record:
     return Record(at, time.time_ns() // 1_000_000, None, value, ())
 
 
-def produce_request(name: str, partition: int, batch: bytearray) -> k00_produce.ProduceRequest:
+def produce_request(
+    name: str, partition: int, batch: bytearray, *, acks: int = -1
+) -> k00_produce.ProduceRequest:
     data = k00_produce.PartitionProduceData(index=partition, records=memoryview(batch))
     topic = k00_produce.TopicProduceData(name=name, partition_data=[data])
-    return k00_produce.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
+    return k00_produce.ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[topic])
 
 
 class ProduceFrame:
@@ -143,11 +172,17 @@ class ProduceFrame:
     """
 
     def __init__(
-        self, topic: str, partition: int, values: Sequence[bytes], producer: tuple[int, int]
+        self,
+        topic: str,
+        partition: int,
+        values: Sequence[bytes],
+        producer: tuple[int, int],
+        *,
+        acks: int = -1,
     ) -> None:
         records = [_record(at, value) for at, value in enumerate(values)]
         batch = build_batch(records, origin=Origin(producer[0], producer[1], 0))
-        request = produce_request(topic, partition, batch)
+        request = produce_request(topic, partition, batch, acks=acks)
         pieces = encode_request(k00_produce.API, PRODUCE_VERSION, 0, "bench", request)
         self.frame = bytearray(joined(pieces))
         self.records = len(records)

@@ -30,10 +30,9 @@ def parser() -> Arguments:
 
 
 def by_raw_client(cluster: Any) -> None:  # noqa: ANN401 -- a Cluster
-    client = RawClient(cluster.bootstrap, while_refused=cluster.check_alive)
-    client.create_topic("first", 1)
-    client.produce_once("first", b"hello")
-    client.close()
+    with RawClient(cluster.bootstrap, while_refused=cluster.check_alive) as client:
+        client.create_topic("first", 1)
+        client.produce_once("first", b"hello")
 
 
 def by_confluent(cluster: Any) -> None:  # noqa: ANN401 -- a Cluster
@@ -62,7 +61,7 @@ def one(idle_s: float) -> Figures:
     try:
         by_raw_client(cluster)
         first = time.monotonic() - cluster.launched
-        start_cpu = cpu_s([cluster.pid])
+        start_cpu = cpu_s(cluster.pids)
         other = meter.stop()["other_share"]
         idle = _idle(cluster, idle_s) if idle_s else {}
     finally:
@@ -86,10 +85,10 @@ def one(idle_s: float) -> Figures:
 
 def _idle(cluster: Tidelog, seconds: float) -> Figures:
     time.sleep(seconds / 3)
-    memory = pss_mb([cluster.pid])
-    began, spent = time.monotonic(), cpu_s([cluster.pid])
+    memory = pss_mb(cluster.pids)
+    began, spent = time.monotonic(), cpu_s(cluster.pids)
     time.sleep(seconds)
-    spent = cpu_s([cluster.pid]) - spent
+    spent = cpu_s(cluster.pids) - spent
     return {
         "idle_pss_mb": memory["all"],
         "idle_pss_mb_each": memory,

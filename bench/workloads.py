@@ -3,13 +3,15 @@
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from measuring import GB, MB, Figures, Meter
+from clusters import Cluster
+from measuring import GB, MB, Figures, Meter, percentile
 
 PARTITIONS: Final = 6
 PRODUCE_MEMORY_BYTES: Final = 4 << 30
@@ -36,7 +38,7 @@ _WORDS: Final = (
 
 PRODUCER: Final = {
     "acks": "all",
-    "enable.idempotence": "true",
+    "enable.idempotence": True,
     "linger.ms": "5",
     "log_level": 4,
 }
@@ -66,9 +68,11 @@ def _text(rng: random.Random, size: int) -> bytes:
     return text[: size - 1].encode() + b"}"
 
 
-def make_topic(bootstrap: str, name: str, partitions: int = PARTITIONS) -> None:
+def make_topic(
+    bootstrap: str, name: str, partitions: int = PARTITIONS, *, replication: int = 1
+) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(60)
+    admin.create_topics([NewTopic(name, partitions, replication)])[name].result(60)
 
 
 def drop_topic(bootstrap: str, name: str) -> None:
@@ -76,11 +80,18 @@ def drop_topic(bootstrap: str, name: str) -> None:
     admin.delete_topics([name])[name].result(60)
 
 
-def send(producer: Any, topic: str, content: Sequence[bytes], seconds: float) -> int:  # noqa: ANN401 -- untyped package
+def send(
+    producer: Any,  # noqa: ANN401 -- untyped package
+    topic: str,
+    content: Sequence[bytes],
+    seconds: float,
+    *,
+    records_max: int = 1 << 62,
+) -> int:
     """As fast as the client can for so long; how many, all of them acknowledged."""
     sent, end = 0, time.monotonic() + seconds
     produce, poll, kinds = producer.produce, producer.poll, len(content)
-    while time.monotonic() < end:
+    while sent < records_max and time.monotonic() < end:
         for _ in range(_BURST):
             try:
                 produce(topic, content[sent % kinds])
@@ -94,25 +105,45 @@ def send(producer: Any, topic: str, content: Sequence[bytes], seconds: float) ->
     return sent
 
 
-def produce_run(cluster: Any, *, size: int, compression: str, seconds: float) -> Figures:  # noqa: ANN401 -- a Cluster
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one producer writes."""
+
+    size: int = 1024
+    compression: str = "none"
+    acks: str = "all"
+    replication: int = 1
+    seconds: float = 5.0
+    bytes_max: int = 1 << 62
+
+
+def produce_run(cluster: Cluster, load: Load) -> Figures:
     """One producer into a new topic, warmed up; throughput and processor time."""
     topic = f"produce-{time.time_ns()}"
-    make_topic(cluster.bootstrap, topic)
-    content = values(size)
+    make_topic(cluster.bootstrap, topic, replication=load.replication)
+    content = values(load.size)
     producer = Producer(
-        {**PRODUCER, "bootstrap.servers": cluster.bootstrap, "compression.type": compression}
+        producer_settings(load.acks)
+        | {"bootstrap.servers": cluster.bootstrap, "compression.type": load.compression}
     )
-    send(producer, topic, content, min(2.0, seconds))
-    meter = Meter([cluster.pid])
-    sent = send(producer, topic, content, seconds)
+    send(producer, topic, content, min(2.0, load.seconds / 4))
+    meter = Meter(cluster.pids)
+    sent = send(
+        producer, topic, content, load.seconds, records_max=max(1, load.bytes_max // load.size)
+    )
     figures = meter.stop()
     drop_topic(cluster.bootstrap, topic)
-    return {**figures, **rates(figures, records=sent, value_bytes=sent * size)}
+    return {**figures, **rates(figures, records=sent, value_bytes=sent * load.size)}
 
 
-def fill(bootstrap: str, topic: str, *, size: int, records: int) -> None:
+def producer_settings(acks: str) -> dict[str, Any]:
+    """An idempotent producer asks for acks=all; any other cannot be one."""
+    return {**PRODUCER, "acks": acks, "enable.idempotence": acks == "all"}
+
+
+def fill(bootstrap: str, topic: str, *, size: int, records: int, replication: int = 1) -> None:
     """Write what will be read."""
-    make_topic(bootstrap, topic)
+    make_topic(bootstrap, topic, replication=replication)
     content = values(size)
     producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap})
     for number in range(records):
@@ -127,10 +158,10 @@ def fill(bootstrap: str, topic: str, *, size: int, records: int) -> None:
     assert not producer.flush(120)
 
 
-def consume_run(cluster: Any, topic: str, *, size: int, records: int) -> Figures:  # noqa: ANN401 -- a Cluster
+def consume_run(cluster: Cluster, topic: str, *, size: int, records: int) -> Figures:
     """One consumer from the beginning to the last record, which is in the page cache."""
     consumer = Consumer({**TUNED_CONSUMER, "bootstrap.servers": cluster.bootstrap})
-    meter = Meter([cluster.pid])
+    meter = Meter(cluster.pids)
     consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(PARTITIONS)])
     seen = 0
     while seen < records:
@@ -140,6 +171,64 @@ def consume_run(cluster: Any, topic: str, *, size: int, records: int) -> Figures
     figures = meter.stop()
     consumer.close()
     return {**figures, **rates(figures, records=seen, value_bytes=seen * size)}
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Records at a steady rate."""
+
+    rate: int = 200
+    seconds: float = 15.0
+    size: int = 1024
+    acks: str = "all"
+
+
+def latency_run(cluster: Cluster, topic: str, pace: Pace) -> Figures:
+    """How long each acknowledgement takes: linger 0, a client that is up to date."""
+    producer = Producer(
+        producer_settings(pace.acks) | {"bootstrap.servers": cluster.bootstrap, "linger.ms": "0"}
+    )
+    (value,) = values(pace.size, count=1)
+    _waits(producer, topic, value, rate=pace.rate, seconds=min(2.0, pace.seconds / 4))
+    meter = Meter(cluster.pids)
+    waits = _waits(producer, topic, value, rate=pace.rate, seconds=pace.seconds)
+    figures = meter.stop()
+    return {
+        **figures,
+        "records": len(waits),
+        "p50_ms": round(1000 * percentile(waits, 0.5), 3),
+        "p99_ms": round(1000 * percentile(waits, 0.99), 3),
+        "p999_ms": round(1000 * percentile(waits, 0.999), 3),
+        "brokers_cpu_percent": round(100 * figures["brokers_cpu_s"] / figures["wall_s"], 2),
+    }
+
+
+def _waits(
+    producer: Any,  # noqa: ANN401 -- untyped package
+    topic: str,
+    value: bytes,
+    *,
+    rate: int,
+    seconds: float,
+) -> list[float]:
+    """Seconds from produce to acknowledgement; the callback runs as soon as the client has it."""
+    waits: list[float] = []
+    began = time.perf_counter()
+    for number in range(int(rate * seconds)):
+        due = began + number / rate
+        while (left := due - time.perf_counter()) > 0:
+            producer.poll(left)
+        producer.produce(topic, value, on_delivery=_noting(waits, time.perf_counter()))
+    assert not producer.flush(30)
+    return waits
+
+
+def _noting(waits: list[float], sent: float) -> Callable[[object, object], None]:
+    def note(error: object, _message: object) -> None:
+        assert error is None, error
+        waits.append(time.perf_counter() - sent)
+
+    return note
 
 
 def rates(figures: Figures, *, records: int, value_bytes: int) -> Figures:

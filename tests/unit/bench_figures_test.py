@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from compare import ratio, side_by_side
 from measuring import Figures, busy_s, cpu_s, middle, percentile, pss_mb, repeat, tree
 from raw_client import PRODUCE_VERSION, ProduceFrame, fetch_request
 from tidelog.wire.frame import decode_request
@@ -47,17 +46,6 @@ def test_rates_are_per_second_and_per_gb_of_values() -> None:
     assert found["records_per_s"] == 2_000_000
     assert found["brokers_cpu_s_per_gb"] == 0.5
     assert found["client_cpu_s_per_gb"] == 1.0
-
-
-def test_both_sides_are_compared_by_their_medians() -> None:
-    run = {"other_share": 0.0, "client_cpu_s_per_gb": 2.0}
-    ours = [{**run, "mb_per_s": 300.0, "brokers_cpu_s_per_gb": 0.5}]
-    theirs = [{**run, "mb_per_s": 200.0, "brokers_cpu_s_per_gb": 4.0}]
-    found = side_by_side("produce", {"tidelog": ours, "kafka": theirs}, 0.1)
-    assert found["tidelog_by_kafka"]["mb_per_s"] == 1.5
-    assert found["tidelog_by_kafka"]["brokers_cpu_s_per_gb"] == 0.125
-    assert ratio(1.0, 0.0) is None
-    assert ratio(None, 2.0) is None
 
 
 @pytest.mark.parametrize("size", [50, 100, 1024, 5000])

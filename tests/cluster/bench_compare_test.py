@@ -1,0 +1,68 @@
+"""The programs of bench/compare, as short as they can be: they must run; nothing here is timed."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from clusters import running
+from comparison import read, side_by_side
+from harness.kafka_jars import kafka_classpath
+from harness.need import need
+from harness.tidy_checks import ROOT
+from measuring import Figures
+from pipelines import open_pipelines, pump_run
+from workloads import Load, Pace, consume_run, fill, latency_run, make_topic, produce_run
+
+pytestmark = pytest.mark.slow
+
+METERED = {"brokers_cpu_s", "client_cpu_s", "other_share", "limited_by"}
+
+
+def test_every_client_program_runs_against_a_cluster_of_two_brokers() -> None:
+    with running(brokers=2) as cluster:
+        fill(cluster.bootstrap, "consume", size=100, records=2_000)
+        make_topic(cluster.bootstrap, "latency", 1)
+        make_topic(cluster.bootstrap, "prebuilt", 3)
+        with open_pipelines(cluster, "prebuilt", batch_bytes=16_384) as pipelines:
+            small = pump_run(cluster, pipelines, in_flight=5, seconds=0.1)
+        found: dict[str, Figures] = {
+            "produce": produce_run(cluster, Load(size=100, seconds=0.1, bytes_max=100_000)),
+            "consume": consume_run(cluster, "consume", size=100, records=2_000),
+            "small": small,
+            "latency": latency_run(cluster, "latency", Pace(seconds=0.2, acks="1")),
+        }
+    assert [name for name, run in found.items() if not run.keys() >= METERED] == []
+    assert found["produce"]["records"] >= 1_000
+    assert found["consume"]["records"] == 2_000
+    assert found["small"]["requests"] >= 3
+    assert found["latency"]["records"] == 40
+    for run in found.values():
+        of_itself = side_by_side({"tidelog": [run], "kafka": [run]}, noise=1.0)
+        assert of_itself["tidelog_by_kafka"]["brokers_cpu_s"] in {1.0, None}
+
+
+def test_compare_measures_apache_kafka_and_writes_what_it_found(tmp_path: Path) -> None:
+    need("java")
+    classpath = kafka_classpath()
+    if classpath is None:
+        need("mvn")
+    jars = str(classpath).split(":", maxsplit=1)[0]
+    short = ["--runs", "1", "--quiet-wait", "0", "--warm", "0.3", "--seconds", "0.2", "--mb", "20"]
+    asked = ["--brokers", "1", "--only", "produce", "--only", "large", "--only", "latency"]
+    places = ["--records", "1000", "--jars", jars, "--pages", str(tmp_path)]
+    done = subprocess.run(
+        [ROOT / "bench/compare", *asked, *short, *places],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = read(tmp_path / "comparison.json")
+    assert found["questions"].keys() == {"produce", "large", "latency"}
+    for answer in found["questions"].values():
+        assert len(answer["runs"]["tidelog"]) == len(answer["runs"]["kafka"]) == 1
+        assert all(value is not None for value in answer["kafka"].values())
+    assert "acknowledgement, acks=1, median" in done.stdout
+    assert "<svg" in (tmp_path / "comparison.svg").read_text(encoding="utf-8")

@@ -1,0 +1,121 @@
+"""From what a comparison measured to what is read: medians, ratios, goals, table, page, picture."""
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import msgspec
+import pytest
+
+from comparison import ROWS, Answer, Found, goals, lines, notes, ratio, read, side_by_side, table
+from measuring import Figures
+from pages import page, picture, whole_label, write_pages
+
+RUN = {"other_share": 0.0, "client_cpu_s_per_gb": 2.0, "limited_by": "broker"}
+
+
+def answer(ours: Figures, theirs: Figures) -> Answer:
+    return side_by_side({"tidelog": [{**RUN, **ours}], "kafka": [{**RUN, **theirs}]}, 0.1)
+
+
+def found(*, replication: int = 1) -> Found:
+    produced = answer(
+        {"mb_per_s": 1300.0, "brokers_cpu_s_per_gb": 0.5},
+        {"mb_per_s": 650.0, "brokers_cpu_s_per_gb": 1.0, "limited_by": "client"},
+    )
+    return {
+        "bench": "compare",
+        "date": "2026-11-18",
+        "command": "bench/compare --brokers 1",
+        "settings": {
+            "replication": replication,
+            "noise": 0.1,
+            "kafka": {"version": "4.3.1", "heap each": "512m"},
+            "tidelog": {"version": "0.1.0"},
+            "both": {"partitions": 6},
+            "client": {"acks": "all"},
+            "producer": {},
+            "consumer": {},
+        },
+        "machine": {"cpus": 2, "cpu": "a & b", "kernel": "6.18", "python": "3.11"},
+        "questions": {"large": produced},
+    }
+
+
+def test_both_sides_are_compared_by_their_medians() -> None:
+    runs = {
+        "tidelog": [{"mb_per_s": value} for value in (1.0, 300.0, 900.0)],
+        "kafka": [{"mb_per_s": 200.0}],
+    }
+    assert side_by_side(runs, 0.1)["tidelog_by_kafka"] == {"mb_per_s": 1.5}
+    assert ratio(1.0, 0.0) is None
+    assert ratio(None, 2.0) is None
+
+
+def test_a_noisy_run_is_marked_and_does_not_count() -> None:
+    ours = [{"x": 2.0, "other_share": 0.05}, {"x": 50.0, "other_share": 0.3}]
+    got = side_by_side({"tidelog": ours, "kafka": [{"x": 1.0}]}, 0.1)
+    assert got["tidelog"]["x"] == 2.0
+    assert [run["noisy"] for run in got["runs"]["tidelog"]] == [False, True]
+
+
+def test_the_table_holds_both_figures_the_ratio_and_whether_it_was_reached() -> None:
+    assert list(lines(found())) == [
+        (
+            "produce, prebuilt requests of 1 MB",
+            "1300",
+            "650",
+            "MB/s",
+            "2.00",
+            "≥ 1.50",
+            "broker / client",
+        ),
+        ("  brokers' processor time", "0.5", "1", "CPU s/GB", "0.50", "≤ 0.25 missed", ""),
+    ]
+
+
+def test_what_was_not_asked_has_no_row() -> None:
+    assert "start to the first" not in table(found())
+
+
+def test_the_settings_of_both_sides_the_machine_and_the_noise_stand_below_the_table() -> None:
+    below = "\n".join(notes(found()))
+    for said in ("heap each 512m", "version 0.1.0", "partitions 6", "acks all", "2 processors"):
+        assert said in below
+    assert "0 of 2 runs had more than 10%" in below
+
+
+@pytest.mark.parametrize("replication", [1, 3])
+def test_every_goal_is_of_a_row(replication: int) -> None:
+    assert goals(replication).keys() <= {(row.question, row.figure) for row in ROWS}
+
+
+def test_an_indented_label_is_whole_where_it_stands_alone() -> None:
+    for row in ROWS:
+        assert whole_label(row).strip() == whole_label(row)
+    assert whole_label(ROWS[6]) == "produce, confluent-kafka: brokers' processor time"
+
+
+def test_the_picture_has_two_bars_for_each_figure_by_their_proportion() -> None:
+    drawn = ET.fromstring(picture(found()))  # noqa: S314 -- our own text
+    bars = [
+        (one.get("fill"), int(one.get("width", "")))
+        for one in drawn.iter("{http://www.w3.org/2000/svg}rect")
+        if one.get("height") == "15"
+    ]
+    ours, theirs = bars[0][0], bars[1][0]
+    assert bars == [(ours, 390), (theirs, 195), (ours, 195), (theirs, 390)]
+
+
+def test_a_stored_document_gives_the_same_table_and_pages(tmp_path: Path) -> None:
+    write_pages(found(), tmp_path)
+    again = read(tmp_path / "comparison.json")
+    assert table(again) == table(found())
+    assert (tmp_path / "comparison.md").read_text(encoding="utf-8") == page(again)
+    assert (tmp_path / "comparison.svg").read_text(encoding="utf-8") == picture(again)
+
+
+def test_a_document_of_another_shape_is_refused_by_its_name_and_field(tmp_path: Path) -> None:
+    path = tmp_path / "odd.json"
+    path.write_bytes(msgspec.json.encode({**found(), "date": 7}))
+    with pytest.raises(SystemExit, match=r"odd\.json is no document .*date"):
+        read(path)
