@@ -30,6 +30,8 @@ from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.net.session import Session
 from tidelog.node.replica.hosting import Hosting
 from tidelog.node.replica.replicas import Replicas
+from tidelog.node.replica.replication import Replication, Surroundings
+from tidelog.node.replica.rings import NoRings
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.disk import open_disk
 from tidelog.wire.errors import ErrorCode
@@ -155,10 +157,25 @@ class HandlerBench:
         given = {name.replace("_", "."): value for name, value in settings.items()}
         self.configs = BrokerSettings(ME, given)
         self.logs = _logs(directory)
+        self.replication = Replication(
+            Surroundings(
+                me=ME,
+                incarnation=Incarnation(1),
+                replicas=replicas,
+                waiting=waiting,
+                rings=NoRings(),
+                wall_ms=lambda _: START_MS,
+                lag_max_ms=lambda: 10_000,
+                note=lambda *_: None,
+                on_storage_failure=lambda one, error: self.failures.append((one.key, str(error))),
+                wake=lambda: None,
+            )
+        )
+        self.replication.registered(self.now, Offset(1))
         self.hosting = Hosting(
             me=ME,
             replicas=replicas,
-            waiting=waiting,
+            roles=self.replication,
             logs=self.logs,
             broker_settings=self.configs.given,
             on_trouble=lambda key, reason: self.failures.append((key, reason)),
@@ -169,6 +186,7 @@ class HandlerBench:
             configs=self.configs,
             image=self.image,
             replicas=replicas,
+            replication=self.replication,
             waiting=waiting,
             sessions=FetchSessions(10, random.Random(1)),
             link=self.link,
@@ -187,7 +205,8 @@ class HandlerBench:
         changes = self.image.take_changes()
         self.configs.follow(self.image)
         self.hosting.follow(self.now, changes)
-        self.hosting.configured(self.image, changes)
+        self.hosting.configured(self.now, self.image, changes)
+        self.replication.image_changed(self.now, self.image)
 
     def topic(self, name: str, partitions: int = 1, **configs: str) -> Uuid:
         """Make a topic led here."""

@@ -54,6 +54,19 @@ def coordinator_endpoint(runtime_dir: str) -> str:
     return f"ipc://{runtime_dir}/coordinator"
 
 
+def broker_endpoint(runtime_dir: str, broker: BrokerId) -> str:
+    """Where a broker hears the others."""
+    return f"ipc://{runtime_dir}/broker-{broker}"
+
+
+def ring_name(
+    run_id: str, broker: BrokerId, incarnation: Incarnation | None, number: int | None
+) -> str:
+    """The shared-memory name of a broker's ring; without a number the beginning of all such."""
+    life = "" if incarnation is None else f"{incarnation}-"
+    return f"/tidelog-{run_id}-ring-{broker}-{life}{'' if number is None else number}"
+
+
 def supervisor_socket(runtime_dir: str) -> str:
     """The supervisor's Unix stream socket: JSON lines."""
     return f"{runtime_dir}/supervisor.sock"

@@ -12,6 +12,7 @@ from tidelog.node.api.topic_blocks import TopicBlocks
 from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.replicas import Replicas
+from tidelog.node.replica.replication import Replication
 from tidelog.node.replica.waiting import Waiting
 from tidelog.wire.errors import ErrorCode
 
@@ -79,6 +80,7 @@ class Broker:
     """The same settings as texts, and where each was given."""
     image: MetadataImage
     replicas: Replicas
+    replication: Replication
     waiting: Waiting
     sessions: FetchSessions
     link: Link

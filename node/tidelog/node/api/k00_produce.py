@@ -8,7 +8,6 @@ does: librdkafka before 2.12 sends uncompressed batches to a broker that does no
 from typing import Final
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import Offset
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions
@@ -104,8 +103,7 @@ def _take(call: Call, topic: str, data: PartitionProduceData, acks: int) -> _Pen
     if not appended.duplicate:
         broker.counters.produced_batches += 1
         broker.counters.produced_bytes += len(records)
-        if leader.appended(Offset(log.end)) is not None:
-            broker.waiting.advanced(call.now, replica.key, len(records))
+        broker.replication.appended(call.now, replica, records)
     row = PartitionProduceResponse(
         index=data.index,
         base_offset=appended.first_offset,

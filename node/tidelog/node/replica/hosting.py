@@ -1,19 +1,27 @@
 """Makes this broker's replicas what the cluster's metadata says. No I/O but through the log."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import ZERO_UUID, BrokerId, Epoch, Offset, Partition, TopicPartition
+from tidelog.kernel.ids import (
+    NO_LEADER,
+    ZERO_UUID,
+    BrokerId,
+    Epoch,
+    Offset,
+    Partition,
+    TopicPartition,
+)
 from tidelog.kernel.instant import Instant
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.validation import rules_of
 from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
-from tidelog.node.replica.leader import Leader
+from tidelog.node.replica.follower import Follower
+from tidelog.node.replica.leader import AdvanceHighWatermark, Leader
 from tidelog.node.replica.replicas import Replica, Replicas
-from tidelog.node.replica.waiting import Waiting
 from tidelog.node.settings import topic_reader
 from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import Rejected
@@ -31,6 +39,25 @@ _SETTINGS_READ_MAX: Final = 1_000
 _GZIP_DEFAULT: Final = -1
 
 
+class Roles(Protocol):
+    """Who acts on what a replica has become; `replication.py` does."""
+
+    def leads(self, now: Instant, replica: Replica) -> None: ...
+
+    def confirmed(
+        self, now: Instant, replica: Replica, advance: AdvanceHighWatermark | None
+    ) -> None: ...
+
+    def follows(self, now: Instant, replica: Replica) -> None: ...
+
+    def rests(self, now: Instant, replica: Replica) -> None: ...
+
+
+class _TopicSettings(NamedTuple):
+    log: LogSettings
+    min_in_sync: int
+
+
 class Hosting:
     """Follows the metadata image: opens, leads, hands over and deletes partitions.
 
@@ -44,19 +71,19 @@ class Hosting:
         *,
         me: BrokerId,
         replicas: Replicas,
-        waiting: Waiting,
+        roles: Roles,
         logs: LogDirectory,
         broker_settings: Mapping[str, str],
         on_trouble: Callable[[TopicPartition, str], None],
     ) -> None:
         self._me = me
         self._replicas = replicas
-        self._waiting = waiting
+        self._roles = roles
         self._logs = logs
         self._settings = broker_settings
         self._on_trouble = on_trouble
         """Told of a partition whose files cannot be used; the others go on."""
-        self._read: dict[tuple[tuple[str, str], ...], LogSettings] = {}
+        self._read: dict[tuple[tuple[str, str], ...], _TopicSettings] = {}
         """By what a topic sets itself: reading takes longer than all else in opening a log."""
 
     def sweep(self, image: MetadataImage) -> None:
@@ -79,7 +106,7 @@ class Hosting:
         for topic, index in changes.partitions:
             self._settle(now, topic, Partition(index))
 
-    def configured(self, image: MetadataImage, changes: Changes) -> None:
+    def configured(self, now: Instant, image: MetadataImage, changes: Changes) -> None:
         """Give open logs their topics' new settings."""
         for name in self._reconfigured(changes):
             topic = image.names.get(name)
@@ -88,9 +115,13 @@ class Hosting:
             settings = self._settings_of(topic)
             for index in range(len(topic.partitions)):
                 replica = self._replicas.get((name, Partition(index)))
-                if replica is not None:
-                    replica.log.settings = settings
-                    replica.rules = rules_of(settings)
+                if replica is None:
+                    continue
+                replica.log.settings = settings.log
+                replica.rules = rules_of(settings.log)
+                leader = replica.leader
+                if leader is not None and leader.asks_min_in_sync(settings.min_in_sync):
+                    self._roles.confirmed(now, replica, leader.recount())
 
     def _reconfigured(self, changes: Changes) -> Iterable[str]:
         """Topics whose settings are others now: where a broker's changed, any topic's may be."""
@@ -106,47 +137,73 @@ class Hosting:
             return
         try:
             replica = self._replicas.get(key) or self._open(topic, partition)
-            self._lead_or_not(now, replica, view)
+            self._take_role(now, topic, replica)
         except (CorruptError, Rejected) as fault:
-            self._replicas.take_offline(key)
-            self._waiting.disturbed(now, key)
+            broken = self._replicas.take_offline(key)
+            if broken is not None:
+                broken.rest()
+                self._roles.rests(now, broken)
             self._on_trouble(key, str(fault))
 
-    def _settings_of(self, topic: TopicView) -> LogSettings:
+    def _settings_of(self, topic: TopicView) -> _TopicSettings:
         own = tuple(topic.configs.items())
         found = self._read.get(own)
         if found is None:
             if len(self._read) >= _SETTINGS_READ_MAX:
                 self._read.clear()
-            found = self._read[own] = log_settings(topic.configs, self._settings)
+            value = topic_reader(topic.configs, self._settings)
+            found = self._read[own] = _TopicSettings(
+                log_settings(topic.configs, self._settings), value("min.insync.replicas")
+            )
         return found
 
     def _open(self, topic: TopicView, partition: Partition) -> Replica:
-        settings = self._settings_of(topic)
+        settings = self._settings_of(topic).log
         log = self._logs.create(topic.name, partition, topic.id, settings)
         replica = Replica(topic.name, partition, topic.id, log, rules_of(settings))
+        replica.kept = Offset(min(self._logs.high_watermark(topic.name, partition), log.end))
         self._replicas.add(replica)
         return replica
 
-    def _lead_or_not(self, now: Instant, replica: Replica, view: PartitionView) -> None:
-        if view.leader != self._me:
-            if replica.leader is not None:
-                replica.leader = None
-                self._waiting.disturbed(now, replica.key)
-            return
-        if replica.leader is not None and replica.leader.epoch == view.leader_epoch:
+    def _take_role(self, now: Instant, topic: TopicView, replica: Replica) -> None:
+        view = topic.partitions[replica.partition]
+        if view.leader == self._me:
+            self._lead(now, topic, replica, view)
+        elif view.leader != NO_LEADER:
+            self._follow_leader(now, replica, view)
+        elif replica.leader is not None or replica.follower is not None:
+            replica.rest()
+            self._roles.rests(now, replica)
+
+    def _lead(self, now: Instant, topic: TopicView, replica: Replica, view: PartitionView) -> None:
+        leader = replica.leader
+        if leader is not None and leader.epoch == view.leader_epoch:
+            self._roles.confirmed(now, replica, leader.confirmed(view))
             return
         log = replica.log
         self._begin_epoch(log, Epoch(view.leader_epoch))
+        replica.rest()
         replica.leader = Leader(
             me=self._me,
-            epoch=Epoch(view.leader_epoch),
-            in_sync={self._me: Offset(log.end)},
-            high_watermark=self._logs.high_watermark(replica.topic, replica.partition),
-            min_in_sync=1,
+            view=view,
+            end=Offset(log.end),
+            high_watermark=replica.kept,
+            min_in_sync=self._settings_of(topic).min_in_sync,
+            now=now,
         )
-        replica.leader.started()
-        self._waiting.disturbed(now, replica.key)
+        self._roles.leads(now, replica)
+
+    def _follow_leader(self, now: Instant, replica: Replica, view: PartitionView) -> None:
+        follower = replica.follower
+        if (
+            follower is not None
+            and follower.leader == view.leader
+            and follower.epoch == view.leader_epoch
+        ):
+            return
+        replica.rest()
+        replica.follower = Follower(view.leader, view.leader_epoch, replica.kept)
+        self._roles.follows(now, replica)
 
     def _begin_epoch(self, log: Log, epoch: Epoch) -> None:
         latest = log.latest_epoch
@@ -157,8 +214,10 @@ class Hosting:
         log.begin_epoch(epoch)
 
     def _drop(self, now: Instant, key: TopicPartition) -> None:
-        if self._replicas.remove(key) is not None:
-            self._waiting.disturbed(now, key)
+        replica = self._replicas.remove(key)
+        if replica is not None:
+            replica.rest()
+            self._roles.rests(now, replica)
         self._logs.delete(*key)
 
 

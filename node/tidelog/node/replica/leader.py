@@ -1,10 +1,19 @@
-"""The leader of one partition: who is in sync, and up to where a record is safe. No I/O."""
+"""The leader of one partition: who is in sync, and up to where a record is safe. No I/O.
 
-from collections.abc import Mapping
+docs/replication.md has the rules; their numbers stand here where they are kept.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from msgspec import Struct
 
-from tidelog.kernel.ids import BrokerId, Epoch, Offset
+from tidelog.kernel.ids import NO_OFFSET, BrokerId, Epoch, Offset
+from tidelog.kernel.instant import Instant
+from tidelog.wire.metadata_records import PartitionView
+
+UNKNOWN: Final = NO_OFFSET
+"""Of a follower that has not spoken in this epoch."""
 
 
 class AdvanceHighWatermark(Struct, frozen=True):
@@ -13,51 +22,226 @@ class AdvanceHighWatermark(Struct, frozen=True):
     to: Offset
 
 
+class Member(Struct, eq=False):
+    """What the leader knows of one other replica."""
+
+    vouched: Offset = UNKNOWN
+    log_start: Offset = UNKNOWN
+    broker_epoch: Offset = UNKNOWN
+    """Of the life that vouched."""
+    caught_up: Instant = Instant(0)
+    """It had, by now, all that the log held then."""
+    mark: Offset = Offset(0)
+    """Where the log ended when it last vouched for something, and when that was."""
+    marked: Instant = Instant(0)
+
+
 class Leader:
     """What the leader of one partition knows of its replicas.
 
-    Invariant: high_watermark <= end of every in-sync replica; it never goes back.
-    So a record below the high watermark is on every replica that may become leader.
+    Invariant: high_watermark <= what every member of the maximal ISR vouched for at some time; it
+    never goes back. So a record below it is on every replica that may become leader.
     """
 
-    __slots__ = ("_ends", "_me", "epoch", "epoch_start", "high_watermark", "min_in_sync")
+    __slots__ = (
+        "_asked_min",
+        "_me",
+        "_members",
+        "_proposed",
+        "end",
+        "epoch",
+        "epoch_start",
+        "high_watermark",
+        "in_sync",
+        "partition_epoch",
+        "proposing",
+        "replicas",
+    )
 
     def __init__(
         self,
         *,
         me: BrokerId,
-        epoch: Epoch,
-        in_sync: Mapping[BrokerId, Offset],
+        view: PartitionView,
+        end: Offset,
         high_watermark: Offset,
         min_in_sync: int,
+        now: Instant,
     ) -> None:
-        assert me in in_sync, (me, in_sync)
         self._me = me
-        self._ends = dict(in_sync)
-        self.epoch = epoch
-        self.epoch_start = in_sync[me]
-        self.min_in_sync = min_in_sync
-        self.high_watermark = min(high_watermark, in_sync[me])
+        self.epoch: Epoch = view.leader_epoch
+        self.end = self.epoch_start = end
+        self.high_watermark = min(high_watermark, end)
+        self._asked_min = min_in_sync
+        self._members: dict[BrokerId, Member] = {}
+        self.proposing = False
+        """A proposal is under way, and its outcome is not known."""
+        self._proposed: frozenset[BrokerId] = frozenset()
+        """Whose addition was proposed: they count as members until the record says otherwise."""
+        self._take(view)
+        for member in self._members.values():
+            member.caught_up = member.marked = now
+            member.mark = end
 
-    def appended(self, end: Offset) -> AdvanceHighWatermark | None:
-        """The leader's own log now ends there."""
-        assert end >= self._ends[self._me], (end, self._ends)
-        self._ends[self._me] = end
+    # -- who is in it
+
+    def _take(self, view: PartitionView) -> None:
+        assert self._me in view.isr, view
+        self.replicas = view.replicas
+        self.in_sync = view.isr
+        self.partition_epoch: Epoch = view.partition_epoch
+        others = [one for one in view.replicas if one != self._me]
+        self._members = {one: self._members.get(one) or Member() for one in others}
+
+    def confirmed(self, view: PartitionView) -> AdvanceHighWatermark | None:
+        """A new record of this partition is in the image: proposals of before it are decided."""
+        assert view.leader == self._me, view
+        assert view.leader_epoch == self.epoch, view
+        if view.partition_epoch > self.partition_epoch:
+            self.proposing = False
+            self._proposed = frozenset()
+        self._take(view)
         return self._advance()
 
-    def started(self) -> AdvanceHighWatermark | None:
-        """The leader has just taken over: alone in sync, all it holds is safe at once."""
-        return self._advance()
+    @property
+    def min_in_sync(self) -> int:
+        """What the topic asks, as far as there are replicas."""
+        return min(self._asked_min, len(self.replicas))
+
+    def asks_min_in_sync(self, wanted: int) -> bool:
+        """The topic asks for so many now; whether that is news."""
+        if wanted == self._asked_min:
+            return False
+        self._asked_min = wanted
+        return True
 
     def enough_in_sync(self) -> bool:
         """Whether acks=all may be taken at all."""
-        return len(self._ends) >= self.min_in_sync
+        return len(self.in_sync) >= self.min_in_sync
+
+    def member(self, broker: BrokerId) -> Member | None:
+        return self._members.get(broker)
+
+    @property
+    def ends(self) -> dict[BrokerId, Offset]:
+        """Up to where each replica vouches; UNKNOWN where it has not spoken in this epoch."""
+        return {
+            self._me: self.end,
+            **{broker: member.vouched for broker, member in self._members.items()},
+        }
+
+    def low_watermark(self, own_start: Offset, alive: Callable[[BrokerId], bool]) -> Offset:
+        """Below it the records are gone from every live replica; UNKNOWN counts as nothing gone."""
+        others = [one.log_start for broker, one in self._members.items() if alive(broker)]
+        return min([own_start, *others])
+
+    # -- what is safe
+
+    def appended(self, now: Instant, end: Offset) -> AdvanceHighWatermark | None:
+        """The leader's own log now ends there."""
+        assert end >= self.end, (end, self.end)
+        for member in self._members.values():
+            if member.vouched == self.end:
+                member.caught_up = now  # it was, until this very moment
+        self.end = end
+        return self._advance()
+
+    def vouched(
+        self, now: Instant, broker: BrokerId, end: Offset, log_start: Offset
+    ) -> AdvanceHighWatermark | None:
+        """A follower of this epoch has all below `end` (rule 2)."""
+        member = self._members.get(broker)
+        if member is None:
+            return None
+        end = min(end, self.end)
+        member.vouched, member.log_start = end, log_start
+        if end == self.end:
+            member.caught_up = now
+        elif end >= member.mark:
+            member.caught_up = max(member.caught_up, member.marked)
+        if end >= member.mark:
+            member.mark, member.marked = self.end, now
+        return self._advance() if broker in self.in_sync or broker in self._proposed else None
+
+    def recount(self) -> AdvanceHighWatermark | None:
+        """At the start, and when the rules change: alone in sync, all it holds is safe at once."""
+        return self._advance()
 
     def _advance(self) -> AdvanceHighWatermark | None:
+        """Rule 1: over the maximal ISR, and not while the confirmed one is too small."""
         if not self.enough_in_sync():
             return None
-        replicated = min(self._ends.values())
+        replicated = self.end
+        members = self._members
+        for broker in self.in_sync:
+            if broker != self._me:
+                replicated = min(replicated, members[broker].vouched)
+        for broker in self._proposed:
+            if broker in members:
+                replicated = min(replicated, members[broker].vouched)
         if replicated <= self.high_watermark:
             return None
         self.high_watermark = replicated
         return AdvanceHighWatermark(to=replicated)
+
+    # -- who should be in it
+
+    def may_join(self, broker: BrokerId) -> bool:
+        """Rule 3, as far as the log goes."""
+        member = self._members.get(broker)
+        if member is None or broker in self.in_sync:
+            return False
+        return member.vouched >= max(self.high_watermark, self.epoch_start)
+
+    def is_level(self) -> bool:
+        """Whether every in-sync replica holds all there is."""
+        members, end = self._members, self.end
+        return all(one == self._me or members[one].vouched == end for one in self.in_sync)
+
+    def overdue(self, now: Instant, lag_max: int, heard: Callable[[BrokerId], Instant]) -> bool:
+        """Whether some member has not kept up (rule 4)."""
+        return any(self._is_overdue(broker, now, lag_max, heard) for broker in self.in_sync)
+
+    def _is_overdue(
+        self, broker: BrokerId, now: Instant, lag_max: int, heard: Callable[[BrokerId], Instant]
+    ) -> bool:
+        if broker == self._me:
+            return False
+        member = self._members[broker]
+        if member.vouched == self.end:
+            member.caught_up = max(member.caught_up, heard(broker))
+        return now - member.caught_up > lag_max
+
+    def propose(
+        self,
+        now: Instant,
+        lag_max: int,
+        *,
+        joining: Iterable[BrokerId],
+        heard: Callable[[BrokerId], Instant],
+    ) -> tuple[BrokerId, ...] | None:
+        """The ISR as it should be; None where it is so, or a proposal is under way (rule 5)."""
+        if self.proposing:
+            return None
+        wanted = set(joining)
+        isr = tuple(
+            broker
+            for broker in self.replicas
+            if broker in wanted
+            or (broker in self.in_sync and not self._is_overdue(broker, now, lag_max, heard))
+        )
+        if set(isr) == set(self.in_sync):
+            return None
+        self.proposing = True
+        self._proposed |= frozenset(isr) - frozenset(self.in_sync)
+        return isr
+
+    def refused(self) -> AdvanceHighWatermark | None:
+        """The coordinator decided nothing: what was proposed is no more."""
+        self.proposing = False
+        self._proposed = frozenset()
+        return self._advance()
+
+    def unanswered(self) -> None:
+        """Nobody knows whether it was decided: propose again, and count the added ones still."""
+        self.proposing = False

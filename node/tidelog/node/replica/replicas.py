@@ -1,14 +1,20 @@
 """The partitions this broker holds, and whether it leads them."""
 
+from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from tidelog.kernel.ids import Epoch, Offset, Partition, TopicPartition, Uuid
 from tidelog.node.log.log import Log
 from tidelog.node.log.validation import BatchRules
+from tidelog.node.replica.follower import Follower
 from tidelog.node.replica.leader import Leader
 from tidelog.wire.errors import ErrorCode, Rejected
+
+_ABOVE_MAX: Final = 1_000
+"""Batches above the high watermark are counted one by one, up to so many; then together."""
 
 
 class Replica(Struct, eq=False):
@@ -22,6 +28,12 @@ class Replica(Struct, eq=False):
     """What the topic's settings ask of a produced batch."""
     leader: Leader | None = None
     """None while another broker leads, or nobody does."""
+    follower: Follower | None = None
+    """None while this broker leads, or nobody does."""
+    kept: Offset = Offset(0)
+    """The high watermark as far as it was known when it was last neither."""
+    above: deque[tuple[Offset, int]] = field(default_factory=deque)
+    """What was appended above the high watermark: where it ends, how many bytes it is."""
 
     @property
     def key(self) -> TopicPartition:
@@ -29,8 +41,29 @@ class Replica(Struct, eq=False):
 
     @property
     def high_watermark(self) -> Offset:
-        assert self.leader is not None
-        return self.leader.high_watermark
+        if self.leader is not None:
+            return self.leader.high_watermark
+        return self.kept if self.follower is None else self.follower.high_watermark
+
+    def rest(self) -> None:
+        """Neither leader nor follower: keep what is known."""
+        self.kept = Offset(min(self.high_watermark, self.log.end))
+        self.leader = self.follower = None
+        self.above.clear()
+
+    def grew(self, size: int) -> None:
+        """So many bytes were appended that are not below the high watermark yet."""
+        above = self.above
+        if len(above) >= _ABOVE_MAX:
+            size += above.pop()[1]
+        above.append((Offset(self.log.end), size))
+
+    def passed(self, high_watermark: Offset) -> int:
+        """How many bytes the high watermark rose over."""
+        above, size = self.above, 0
+        while above and above[0][0] <= high_watermark:
+            size += above.popleft()[1]
+        return size
 
 
 class Replicas:
@@ -55,10 +88,11 @@ class Replicas:
         self._offline.discard(key)
         return self._by_key.pop(key, None)
 
-    def take_offline(self, key: TopicPartition) -> None:
+    def take_offline(self, key: TopicPartition) -> Replica | None:
         """It should be here, but its files cannot be used."""
-        self.remove(key)
+        replica = self.remove(key)
         self._offline.add(key)
+        return replica
 
     def get(self, key: TopicPartition) -> Replica | None:
         return self._by_key.get(key)

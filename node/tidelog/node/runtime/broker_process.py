@@ -44,6 +44,7 @@ from tidelog.node.runtime.disk import DirectoryLock, open_disk
 from tidelog.node.runtime.flusher import Flusher
 from tidelog.node.runtime.log_volume import LogVolume
 from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
+from tidelog.node.runtime.replicator import Replicator, ReplicatorParts
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.metadata_records import StopKind
 
@@ -98,6 +99,17 @@ class BrokerProcess:
         self._alarm = Alarm(loop, self._on_alarm)
         self._waiting = Waiting(self._alarm.set)
         self._replicas = Replicas()
+        self._replicator = Replicator(
+            loop,
+            launch,
+            ReplicatorParts(
+                replicas=self._replicas,
+                waiting=self._waiting,
+                settings=settings,
+                log=self._log,
+                on_storage_failure=self._on_storage_failure,
+            ),
+        )
         self._open_logs()
         self._link = self._make_link(settings["broker.rack"] or None)
         self._broker = Broker(
@@ -106,6 +118,7 @@ class BrokerProcess:
             configs=self._settings,
             image=self._link.image,
             replicas=self._replicas,
+            replication=self._replicator.machine,
             waiting=self._waiting,
             sessions=FetchSessions(
                 settings["max.incremental.fetch.session.cache.slots"],
@@ -120,6 +133,7 @@ class BrokerProcess:
         self._listener = self._make_listener(settings)
         self._listener.listen(launch.host, launch.port)
         self._tick()
+        self._replicator.start(self._link)
         self._link.start()
 
     def _make_link(self, rack: str | None) -> CoordinatorLink:
@@ -164,7 +178,7 @@ class BrokerProcess:
         self._hosting = Hosting(
             me=launch.broker_id,
             replicas=self._replicas,
-            waiting=self._waiting,
+            roles=self._replicator.machine,
             logs=self._logs,
             broker_settings=self._settings.given,
             on_trouble=self._on_trouble,
@@ -216,7 +230,8 @@ class BrokerProcess:
         except OSError as error:
             # A directory could not be put aside: a topic of its name must never meet its files.
             self._on_disk_failed(error)
-        self._hosting.configured(image, changes)
+        self._hosting.configured(now, image, changes)
+        self._replicator.image_changed(image)
         self._publish(now)
 
     def _follow_settings(self, image: MetadataImage) -> None:
@@ -234,6 +249,7 @@ class BrokerProcess:
     def _on_registered(self, epoch: Offset) -> None:
         self._log.info("registered", epoch=epoch)
         self._standing.registered(epoch)
+        self._replicator.registered(epoch)
         if not self._serving:
             self._serve()
         elif not self._stopping:
@@ -248,6 +264,7 @@ class BrokerProcess:
     def _on_lost(self, epoch: Offset) -> None:
         """The cluster has given this life up: nobody gets an answer of it any more. The link
         hears of it too, and asks to be taken back."""
+        self._replicator.fenced()
         self._listener.suspend()
         if self._stopping:
             return  # it has asked for that
@@ -291,6 +308,7 @@ class BrokerProcess:
         now = Instant(time.monotonic_ns())
         self._broker.wall_offset_ns = time.time_ns() - now
         self._slot.heartbeat(now)
+        self._replicator.tick(now, self._broker.wall_offset_ns)
         self._ticks += 1
         self._keep_small(now)
         if self._ticks % 10 == 0:
@@ -341,11 +359,7 @@ class BrokerProcess:
             self._on_disk_full(error)
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
-        return {
-            replica.key: replica.leader.high_watermark
-            for replica in self._replicas
-            if replica.leader is not None
-        }
+        return {replica.key: replica.high_watermark for replica in self._replicas}
 
     def _on_alarm(self, now: Instant) -> Instant | None:
         self._standing.is_lost()
@@ -392,6 +406,7 @@ class BrokerProcess:
     def _on_left(self, _outcome: ErrorCode) -> None:
         """The coordinator knows: end the connections, close the log so that it is trusted."""
         self._listener.close()
+        self._replicator.close()
         self._cleaner.close()
         supervisor = self._board.read_slot(slot_of(Role.SUPERVISOR))
         sync = supervisor is not None and bool(supervisor[Word.SYNC_AT_STOP])

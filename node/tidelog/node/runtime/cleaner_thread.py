@@ -48,12 +48,6 @@ class CleanerParts:
     begins_later: Callable[["TopicPartition"], None]
     """Told of a partition whose oldest records went: who waits for them must look again."""
 
-    def high_watermark(self, replica: Replica) -> int:
-        leader = replica.leader
-        if leader is not None:
-            return leader.high_watermark
-        return self.logs.high_watermark(replica.topic, replica.partition)
-
 
 class Retention:
     """Deletes what is old or too much.
@@ -76,9 +70,8 @@ class Retention:
             if now_ms < self._next_ms:
                 return
             self._next_ms = now_ms + self._parts.settings["log.retention.check.interval.ms"]
-            water = self._parts.high_watermark
             replicas = [*self._parts.replicas]
-            self._sweep = sweep = Sweep((one.log, water(one)) for one in replicas)
+            self._sweep = sweep = Sweep((one.log, one.high_watermark) for one in replicas)
         self._wanted |= sweep.step(now_ms, self._on_trouble)
         if sweep.done:
             self._sweep = None
@@ -174,7 +167,7 @@ class CleanerThread:
             return None
         now_ms = self._parts.wall_ms()
         log.maybe_roll(now_ms)
-        water = self._parts.high_watermark(replica)
+        water = replica.high_watermark
         return candidate(log, self._parts.logs.cleaned(key), water, now_ms)
 
     def _order(self, found: Candidate) -> Order:

@@ -1,0 +1,55 @@
+"""A follower of one partition: where its log parts from the leader's, and what it takes. No I/O
+but through the log.
+"""
+
+from msgspec import Struct
+
+from tidelog.kernel.ids import NO_EPOCH, BrokerId, Epoch, Offset
+from tidelog.node.log.log import Log
+
+
+class Follower(Struct, eq=False):
+    """Follows one leader in one leader epoch."""
+
+    leader: BrokerId
+    epoch: Epoch
+    high_watermark: Offset
+    """The leader's as far as it was told, within the own log."""
+    channel: int = 0
+    """On the stream to the leader; 0 while it waits to be attached."""
+    attached: bool = False
+
+    def cut(self, log: Log, end: Offset) -> None:
+        """Give up what the leader does not have."""
+        log.truncate_to(end)
+        self.high_watermark = Offset(min(self.high_watermark, log.end))
+
+    def start_anew(self, log: Log, start: Offset) -> None:
+        """The leader has nothing of what this log holds, nor of what comes next in it."""
+        log.truncate_fully_and_start_at(start)
+        self.high_watermark = start
+
+    def learn(self, log: Log, high_watermark: Offset) -> bool:
+        """Take the leader's high watermark; whether the own one rose (it never falls)."""
+        reached = min(high_watermark, log.end)
+        if reached <= self.high_watermark:
+            return False
+        self.high_watermark = Offset(reached)
+        return True
+
+
+def cut_to(log: Log, epoch: Epoch, end: Offset) -> Offset:
+    """Where to cut after the leader said that `epoch`, its largest not above ours, ends at `end`.
+
+    Rule 1 of a follower (KIP-101, KIP-279): where the leader never had our latest epoch, our own
+    end of the epoch it names counts too.
+    """
+    if epoch == NO_EPOCH or not len(log.epochs):
+        return Offset(min(end, log.end))
+    _, ours = log.epochs.end_of(epoch, log.end)
+    return Offset(min(end, ours, log.end))
+
+
+def agrees(log: Log, epoch: Epoch, end: Offset) -> bool:
+    """Whether the log is, as it stands, a beginning of the leader's."""
+    return epoch == log.epochs.latest and end >= log.end

@@ -1,0 +1,390 @@
+"""Replication of one broker: both ends of its streams, and what its leaderships ask of the cluster.
+No I/O but through the log; docs/replication.md has the rules.
+
+Time and messages come in; messages and proposals are gathered, and taken out at the end of a turn.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from tidelog.kernel.ids import BrokerId, Incarnation, Offset, Partition, Uuid
+from tidelog.kernel.instant import Instant, ms
+from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.replica.leader import AdvanceHighWatermark, Leader
+from tidelog.node.replica.outbox import Address, Outbox
+from tidelog.node.replica.receiving import Note, Receiving
+from tidelog.node.replica.replicas import Replica, Replicas
+from tidelog.node.replica.rings import Rings
+from tidelog.node.replica.sending import Feed, Outgoing, Sending
+from tidelog.node.replica.waiting import Waiting
+from tidelog.wire.control import IsrChange
+from tidelog.wire.errors import ErrorCode, WireError
+from tidelog.wire.replication import (
+    FROM_FOLLOWER,
+    Ack,
+    Alive,
+    Attach,
+    Close,
+    Detach,
+    Entry,
+    Join,
+    LeftRing,
+    Message,
+    Open,
+    Payload,
+    decode,
+)
+
+TICK_MS: Final = 100
+LATE_MS: Final = 1_000
+"""A tick so much too late says that this process stood still: then nobody else is called slow."""
+
+
+class Surroundings(NamedTuple):
+    """What replication uses of its broker."""
+
+    me: BrokerId
+    incarnation: Incarnation
+    replicas: Replicas
+    waiting: Waiting
+    rings: Rings
+    wall_ms: Callable[[Instant], int]
+    lag_max_ms: Callable[[], int]
+    """`replica.lag.time.max.ms` as it is now."""
+    note: Note
+    on_storage_failure: Callable[[Replica, Exception], None]
+    wake: Callable[[], None]
+    """Called when there is something to be taken out at the end of this turn."""
+
+
+class Replication:
+    """The machine that routes messages between a broker's replicas and the other brokers'."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._me = around.me
+        self._incarnation = around.incarnation
+        self._replicas = around.replicas
+        self._waiting = around.waiting
+        self._lag_max_ms = around.lag_max_ms
+        self._note = around.note
+        self._wake = around.wake
+        self._outbox = Outbox(around.me, around.incarnation, around.wake)
+        self._sending = Sending(
+            around.replicas,
+            self._outbox,
+            around.rings,
+            self._on_vouched,
+            around.on_storage_failure,
+        )
+        self._receiving = Receiving(
+            self._outbox,
+            around.rings,
+            around.waiting,
+            around.wall_ms,
+            around.note,
+            around.on_storage_failure,
+        )
+        self._image = MetadataImage()
+        self._epoch: Offset | None = None
+        self._proposals: list[IsrChange] = []
+        self._lagging: dict[Replica, None] = {}
+        """Led here, and some in-sync member may not hold all of it."""
+        self._candidates: dict[Replica, None] = {}
+        """Led here, and some replica may join that could not be proposed when it came so far."""
+        self._silent: set[BrokerId] = set()
+        self._last_tick: Instant | None = None
+        self._patient_until = Instant(0)
+
+    # -- what the cluster decides
+
+    def registered(self, now: Instant, broker_epoch: Offset) -> None:
+        """The cluster counts on this broker, under this broker epoch."""
+        self._epoch = broker_epoch
+        self._receiving.registered(now, broker_epoch)
+
+    def fenced(self, now: Instant) -> None:
+        """The cluster has given this broker up: it leads nothing and follows nobody."""
+        self._epoch = None
+        self._proposals.clear()
+        self._sending.end_all()
+        self._receiving.fenced()
+        for replica in self._replicas:
+            if replica.leader is not None:
+                replica.rest()
+                self.rests(now, replica)
+
+    def close(self) -> None:
+        """The process ends."""
+        self._sending.close()
+        self._receiving.close()
+
+    def image_changed(self, now: Instant, image: MetadataImage) -> None:
+        """After the replicas became what it says."""
+        self._image = self._sending.image = self._receiving.image = image
+        self._sending.image_changed(now)
+        self._receiving.image_changed(now)
+
+    def leads(self, now: Instant, replica: Replica) -> None:
+        """This replica's leadership has begun, in its leader's epoch."""
+        self._receiving.rest(replica)
+        self._sending.role_changed(replica)
+        leader = _leader(replica)
+        if leader.recount() is not None:
+            replica.above.clear()
+        self._watch(replica, leader)
+        self._waiting.disturbed(now, replica.key)
+
+    def confirmed(
+        self, now: Instant, replica: Replica, advance: AdvanceHighWatermark | None
+    ) -> None:
+        """A new record of a partition that is led here, in the same epoch."""
+        self._watch(replica, _leader(replica))
+        if advance is not None:
+            self._advanced(now, replica, advance)
+        else:
+            self._waiting.advanced(now, replica.key, 0)  # enough may be in sync again, or too few
+        self._look_for_joining(now, replica)
+
+    def follows(self, now: Instant, replica: Replica) -> None:
+        """This replica follows another broker, under its follower's epoch."""
+        self._sending.role_changed(replica)
+        self._unwatch(replica)
+        self._receiving.follow(now, replica)
+        self._waiting.disturbed(now, replica.key)
+
+    def rests(self, now: Instant, replica: Replica) -> None:
+        """Nobody leads it, or it is here no more."""
+        self._sending.role_changed(replica)
+        self._unwatch(replica)
+        self._receiving.rest(replica)
+        self._waiting.disturbed(now, replica.key)
+
+    def _watch(self, replica: Replica, leader: Leader) -> None:
+        if len(leader.replicas) > 1:
+            self._lagging[replica] = None
+
+    def _unwatch(self, replica: Replica) -> None:
+        self._lagging.pop(replica, None)
+        self._candidates.pop(replica, None)
+
+    # -- data
+
+    def appended(self, now: Instant, replica: Replica, batch: Payload) -> None:
+        """The leader's log has one batch more."""
+        leader = _leader(replica)
+        advance = leader.appended(now, Offset(replica.log.end))
+        if len(leader.replicas) == 1:
+            if advance is not None:
+                self._waiting.advanced(now, replica.key, len(batch))
+            return
+        replica.grew(len(batch))
+        self._lagging[replica] = None
+        self._sending.appended(now, replica, batch)
+        if advance is not None:
+            self._advanced(now, replica, advance)
+
+    def _advanced(self, now: Instant, replica: Replica, advance: AdvanceHighWatermark) -> None:
+        size = replica.passed(advance.to)
+        self._waiting.advanced(now, replica.key, size)
+        self._sending.advanced(now, replica)
+
+    def _on_vouched(self, now: Instant, feed: Feed, end: Offset, log_start: Offset) -> None:
+        replica, peer = feed.replica, feed.outgoing.peer
+        leader = _leader(replica)
+        advance = leader.vouched(now, peer, end, log_start)
+        if peer not in leader.in_sync and leader.may_join(peer):
+            self._look_for_joining(now, replica)
+        if advance is not None:
+            self._advanced(now, replica, advance)
+
+    def received(self, now: Instant, parts: Sequence[Payload]) -> None:
+        """One message of another broker; what is meant for an earlier life is dropped."""
+        head, entries = decode(parts)
+        if self._epoch is None or head.to not in {0, self._incarnation} or not entries:
+            return
+        address = Address(head.sender, head.incarnation, head.stream)
+        if isinstance(entries[0][0], FROM_FOLLOWER):
+            self._from_follower(now, address, entries)
+        else:
+            self._receiving.received(now, address, entries)
+
+    def _from_follower(self, now: Instant, address: Address, entries: Iterable[Entry]) -> None:
+        sending = self._sending
+        for message, _ in entries:
+            if isinstance(message, Open):
+                sending.opened(now, address, message)
+                continue
+            if isinstance(message, Close) and not sending.knows(address):
+                return
+            stream = sending.stream(address)
+            if stream is None:
+                return
+            sending.heard[address.peer] = now
+            self._silent.discard(address.peer)
+            self._of_follower(now, stream, message)
+
+    def _of_follower(self, now: Instant, stream: Outgoing, message: Message) -> None:
+        sending = self._sending
+        match message:
+            case Ack():
+                sending.acked(now, stream, message)
+            case Attach():
+                sending.attach(now, stream, message)
+            case Detach(channel):
+                sending.detached(stream, channel)
+            case Join(ring):
+                sending.joined(stream, ring)
+            case LeftRing(ring):
+                sending.left(stream, ring)
+            case Alive():
+                pass
+            case Close():
+                sending.closed(stream)
+            case _:
+                raise WireError(f"{message} comes from no follower")
+
+    # -- time
+
+    @property
+    def due(self) -> Instant | None:
+        """When `tell` is wanted, between two ticks."""
+        return self._sending.due
+
+    def tell(self, now: Instant) -> None:
+        """Say what could not wait for the next tick."""
+        self._sending.tell(now)
+
+    def tick(self, now: Instant) -> None:
+        """Ten times a second."""
+        last, self._last_tick = self._last_tick, now
+        if last is not None and now - last > ms(TICK_MS + LATE_MS):
+            patience = min(now - last, ms(self._lag_max_ms()))
+            self._patient_until = Instant(now + patience)
+        if self._epoch is None:
+            return
+        self._sending.tick(now)
+        self._receiving.tick(now)
+        if now >= self._patient_until:
+            self._look_for_silence(now)
+            self._look_for_lag(now)
+        for replica in list(self._candidates):
+            self._look_for_joining(now, replica)
+
+    def _look_for_silence(self, now: Instant) -> None:
+        """A follower broker that says nothing falls behind in all it follows, however idle."""
+        for peer, heard in self._sending.heard.items():
+            if now - heard > ms(self._lag_max_ms()) and peer not in self._silent:
+                self._silent.add(peer)
+                for replica in self._replicas:
+                    if replica.leader is not None and peer in replica.leader.in_sync:
+                        self._lagging[replica] = None
+
+    def _look_for_lag(self, now: Instant) -> None:
+        lag_max = ms(self._lag_max_ms())
+        for replica in list(self._lagging):
+            leader = _leader(replica)
+            if leader.overdue(now, lag_max, self._heard):
+                self._propose(now, replica, ())
+            elif leader.is_level():
+                del self._lagging[replica]
+
+    def _heard(self, broker: BrokerId) -> Instant:
+        return self._sending.heard.get(broker, Instant(0))
+
+    # -- the in-sync replicas
+
+    def _look_for_joining(self, now: Instant, replica: Replica) -> None:
+        leader = _leader(replica)
+        able = [
+            feed.outgoing
+            for feed in self._sending.feeds(replica)
+            if leader.may_join(feed.outgoing.peer)
+        ]
+        joining = [stream.peer for stream in able if self._is_eligible(stream)]
+        if joining and not leader.proposing:
+            self._propose(now, replica, joining)
+        if len(joining) == len(able) and self._epoch is not None and not leader.proposing:
+            self._candidates.pop(replica, None)
+        elif able:
+            self._candidates[replica] = None
+
+    def _is_eligible(self, stream: Outgoing) -> bool:
+        """Rule 3, as far as the cluster knows the follower."""
+        view = self._image.brokers.get(stream.peer)
+        return view is not None and not view.fenced and view.epoch == stream.broker_epoch
+
+    def _propose(self, now: Instant, replica: Replica, joining: Iterable[BrokerId]) -> None:
+        leader = _leader(replica)
+        if self._epoch is None:
+            return
+        lag_max = ms(self._lag_max_ms())
+        isr = leader.propose(now, lag_max, joining=joining, heard=self._heard)
+        if isr is None:
+            return
+        brokers = self._image.brokers
+        self._wake()
+        self._proposals.append(
+            IsrChange(
+                topic=replica.topic_id,
+                partition=replica.partition,
+                leader_epoch=leader.epoch,
+                partition_epoch=leader.partition_epoch,
+                isr=tuple(
+                    (one, self._epoch if one == self._me else brokers[one].epoch) for one in isr
+                ),
+            )
+        )
+        self._note("isr_proposed", replica, {"isr": ",".join(map(str, isr))})
+
+    def take_proposals(self) -> list[IsrChange]:
+        """For the coordinator; `proposed` wants to know what became of them."""
+        proposals, self._proposals = self._proposals, []
+        return proposals
+
+    def proposed(
+        self,
+        now: Instant,
+        changes: Sequence[IsrChange],
+        outcomes: Sequence[ErrorCode] | ErrorCode,
+    ) -> None:
+        """The answer; one code for all where nobody knows what became of them."""
+        for index, change in enumerate(changes):
+            replica = self._replica(change.topic, change.partition)
+            leader = None if replica is None else replica.leader
+            if (
+                replica is None
+                or leader is None
+                or leader.epoch != change.leader_epoch
+                or leader.partition_epoch != change.partition_epoch
+            ):
+                continue
+            if isinstance(outcomes, ErrorCode):
+                leader.unanswered()
+                self._candidates[replica] = None
+            elif outcomes[index] is not ErrorCode.NONE:
+                self._note("isr_refused", replica, {"reason": outcomes[index].name})
+                self._candidates[replica] = None
+                advance = leader.refused()
+                if advance is not None:
+                    self._advanced(now, replica, advance)
+            self._watch(replica, leader)
+
+    def _replica(self, topic: Uuid, partition: int) -> Replica | None:
+        view = self._image.topics.get(topic)
+        return None if view is None else self._replicas.get((view.name, Partition(partition)))
+
+    # -- what goes out
+
+    def take_sends(self) -> list[tuple[BrokerId, list[Payload]]]:
+        """Messages for other brokers' inboxes, in order."""
+        return [(to.peer, parts) for to, parts in self._outbox.take()]
+
+    def send_failed(self, now: Instant, peer: BrokerId) -> None:
+        """A message to it is lost: every stream with it begins anew."""
+        self._sending.failed(peer)
+        self._receiving.failed(now, peer)
+
+
+def _leader(replica: Replica) -> Leader:
+    assert replica.leader is not None, replica.key
+    return replica.leader
