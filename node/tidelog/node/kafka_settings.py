@@ -227,7 +227,6 @@ replica.fetch.min.bytes int 1
 replica.fetch.response.max.bytes int 10485760 0..
 replica.fetch.wait.max.ms int 500
 replica.high.watermark.checkpoint.interval.ms long 5000
-replica.lag.time.max.ms long 30000
 replica.selector.class string -
 replica.socket.receive.buffer.bytes int 65536
 replica.socket.timeout.ms int 30000

@@ -369,6 +369,13 @@ BROKER: Final = Table(
             LONG_MAX,
             "Memory for the keys of one round of compaction; what does not fit waits for the next.",
         ),
+        _whole(
+            "replica.lag.time.max.ms",
+            10_000,
+            1,
+            LONG_MAX,
+            "A replica that was not caught up for so long is in sync no more.",
+        ),
         _flag("log.cleaner.enable", "true", "Whether compacted topics are compacted."),
         Setting(
             "log.cleaner.io.max.bytes.per.second",
