@@ -81,6 +81,7 @@ def test_broker(running: Cluster, golden: Golden) -> None:
         ["broker", "stop", "1", "--json"],
         ["broker", "stop", "1"],
         ["broker", "restart", "0", "1", "--json"],
+        ["broker", "kill", "1", "9", "--json"],
         ["brokers", "kill", "9"],
         ["broker", "kill"],
         ["broker", "kill", "zero"],
@@ -191,6 +192,7 @@ def test_the_whole(idle: Cluster, golden: Golden) -> None:
         ["broker", "kill", "--help"],
         ["statos"],
         ["--verbose"],
+        ["--cluster", "other", "status"],
     )
     golden("cli_cluster_help", text)
 

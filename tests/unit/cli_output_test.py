@@ -72,10 +72,11 @@ def test_sizes_are_for_people(count: int, text: str) -> None:
 
 
 def test_an_unknown_name_is_told_the_nearest() -> None:
-    error = not_found("topic", "orderz", ["orders", "payments"])
+    error = not_found("topic", "orderz", ["orders", "payments"], see="a list")
     assert error.message == "there is no topic 'orderz'; did you mean 'orders'?"
     assert error.code == 3
-    assert not_found("topic", "zzz", ["orders"]).message == "there is no topic 'zzz'"
+    strange = not_found("topic", "zzz", ["orders"], see="tidelog topic list")
+    assert strange.message == "there is no topic 'zzz': see tidelog topic list"
 
 
 def test_a_cluster_lives_under_the_current_folder_or_where_it_is_told() -> None:

@@ -259,5 +259,5 @@ def test_an_unknown_cluster_is_told_the_nearest(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".tidelog" / "payments").mkdir(parents=True)
-    assert cli.run(["status", "--cluster", "payment"]) == 4
+    assert cli.run(["status", "--cluster", "payment"]) == 3
     assert "there is no cluster 'payment'; did you mean 'payments'?" in capsys.readouterr().err

@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "coordinator": ("cluster", "coordinator", "Kill or pause the coordinator."),
     "logs": ("logs", "logs", "Show what the processes say."),
     "wait": ("wait", "wait", "Wait until something is really so."),
-    "topic": ("topics", "topic", "Create, list, describe and delete topics."),
+    "topic": ("topics", "topic", "Create, list, describe, change and delete topics."),
     "config": ("config", "config", "Show and change settings of topics and brokers."),
     "produce": ("produce", "produce", "Write lines of standard input into a topic."),
     "consume": ("consume", "consume", "Read records from topics."),
@@ -40,6 +40,14 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "completion": ("completion", "completion", "Print the shell's completion script."),
 }
 """Module, function, and the line `tidelog --help` shows without importing the module."""
+_AFTER_COMMANDS = frozenset(
+    {"--cluster", "--data", "-b", "--bootstrap", "--bootstrap-server", "--json"}
+)
+_AFTER_EXAMPLE = "tidelog status --cluster NAME"
+_WORDS = (
+    ("is not a valid integer range", "is not a whole number"),
+    ("is not a valid float range", "is not a number"),
+)
 
 
 class LazyGroup(Group):
@@ -167,7 +175,9 @@ def _failed(error: Exception, *, debug: bool) -> int:
 def _told(error: Exception) -> tuple[str, int]:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "tidelog"
-        return f"{_usage_sentence(error)}; see {path} --help", WRONG_USAGE
+        sentence = _usage_sentence(error)
+        # Who is told what was meant needs no page of help.
+        return sentence if sentence.endswith("?") else f"{sentence}; see {path} --help", WRONG_USAGE
     if isinstance(error, CliError):
         return error.format_message(), error.code
     if isinstance(error, click.ClickException):
@@ -185,10 +195,19 @@ def _told(error: Exception) -> tuple[str, int]:
 def _usage_sentence(error: click.UsageError) -> str:
     """In our words where click's differ from version to version."""
     if isinstance(error, click.NoSuchOption):
-        return (
-            f"there is no option {error.option_name!r}{nearest(error.option_name, _options(error))}"
-        )
-    return error.format_message().rstrip(".")
+        return _no_such_option(error)
+    sentence = error.format_message().rstrip(".")
+    for theirs, ours in _WORDS:
+        sentence = sentence.replace(theirs, ours)
+    return sentence
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    if isinstance(error.ctx and error.ctx.command, click.Group) and (
+        error.option_name in _AFTER_COMMANDS
+    ):
+        return f"{error.option_name} belongs behind the command, as in {_AFTER_EXAMPLE}"
+    return f"there is no option {error.option_name!r}{nearest(error.option_name, _options(error))}"
 
 
 def _options(error: click.NoSuchOption) -> list[str]:

@@ -56,7 +56,7 @@ def known_topics(client: Client, names: Iterable[str]) -> list[TopicView]:
         error = client.view.errors.get(name)
         if error in MISSING or (error is None and name not in client.view.topics):
             client.run(refresh(client.view, None))
-            raise not_found("topic", name, client.view.topics)
+            raise not_found("topic", name, client.view.topics, see="tidelog topic list")
         if error is ErrorCode.INVALID_TOPIC_EXCEPTION:
             fail(f"{name!r} is no name of a topic{nearest(name, client.view.topics)}", NOT_FOUND)
         if error is not None:

@@ -73,7 +73,8 @@ def _replication(one: Subject) -> Iterator[tuple[str, str]]:
     needed = one.number("min.insync.replicas", 1)
     setting = "min.insync.replicas"
     if needed > one.replicas:
-        yield setting, f"{needed}, but there are {one.replicas} replicas: no more are waited for"
+        there = "there is 1 replica" if one.replicas == 1 else f"there are {one.replicas} replicas"
+        yield setting, f"{needed}, but {there}: no more are waited for"
     elif needed == one.replicas > 1:
         yield setting, f"all {needed} replicas: acks=all stops when one broker does"
     elif needed == 1 and one.replicas > 1:

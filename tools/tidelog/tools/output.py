@@ -23,6 +23,7 @@ DONE, FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, VIOLATION, INTERRUPTED = 0, 1
 CLUSTER_DEFAULT = "default"
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _NEAR = 0.6
+_SUMMARY_LENGTH_MAX = 200
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,9 +47,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def not_found(kind: str, name: str, known: Iterable[str]) -> CliError:
-    """What to raise where a command was given a name nobody has."""
-    return CliError(f"there is no {kind} {name!r}{nearest(name, known)}", NOT_FOUND)
+def not_found(kind: str, name: str, known: Iterable[str], *, see: str) -> CliError:
+    """What to raise where a command was given a name nobody has; `see` tells those there are."""
+    hint = nearest(name, known) or f": see {see}"
+    return CliError(f"there is no {kind} {name!r}{hint}", NOT_FOUND)
 
 
 # -- printing -----------------------------------------------------------------------------------
@@ -218,14 +220,17 @@ class Target(Struct, frozen=True):
         folder = find(self.folder)
         run = run_in(folder)
         if run is None or not is_held(folder):
-            fail(self.not_running(), UNREACHABLE)
+            raise self.not_running()
         return run.bootstrap.split(",")
 
-    def not_running(self) -> str:
-        near = "" if self.folder.exists() else self._near()
-        if near:
-            return f"there is no {self.label}{near}"
-        return f"{self.label} is not running: start it with tidelog up, or name it with --cluster"
+    def not_running(self) -> CliError:
+        """What to raise where nobody answers for the cluster."""
+        if not self.folder.exists() and self._near():
+            return self.missing()
+        return CliError(
+            f"{self.label} is not running: start it with tidelog up, or name it with --cluster",
+            UNREACHABLE,
+        )
 
     def missing(self) -> CliError:
         """What to raise where the cluster has never been here."""
@@ -332,6 +337,17 @@ class Group(click.Group):
         _write_examples(formatter, self.examples)
         super().format_help(ctx, formatter)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """A line of each command, whole: click would cut it off."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _first_sentence(one)) for name, one in self._visible(ctx)])
+
+    def _visible(self, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                yield name, command
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = super().get_command(ctx, cmd_name)
         return found or super().get_command(ctx, cmd_name.removesuffix("s"))
@@ -344,6 +360,10 @@ class Group(click.Group):
             near = nearest(name, self.list_commands(ctx))
             raise click.UsageError(f"there is no command {name!r}{near}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def _first_sentence(command: click.Command) -> str:
+    return command.get_short_help_str(_SUMMARY_LENGTH_MAX)
 
 
 def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:

@@ -45,7 +45,7 @@ def until_in_sync(target: Target, names: Sequence[str], timeout_s: float) -> dic
             if late is None:
                 return {topic.name: len(topic.partitions) for topic in topics}
             if time.monotonic() >= deadline:
-                fail(late, UNREACHABLE)
+                fail(f"{late}: see tidelog topic describe", UNREACHABLE)
             time.sleep(_TRY_EVERY_S)
 
 

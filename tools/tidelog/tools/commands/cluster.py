@@ -11,7 +11,6 @@ import click
 from tidelog.kernel.config import SettingError
 from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.tools.output import (
-    UNREACHABLE,
     CliError,
     Command,
     Group,
@@ -35,7 +34,7 @@ def link_to(target: Target) -> Iterator[Link]:
     try:
         link = Link.to(target.folder)
     except NotRunningError as error:
-        raise CliError(target.not_running(), UNREACHABLE) from error
+        raise target.not_running() from error
     with link:
         try:
             yield link
@@ -239,16 +238,18 @@ _DONE_WORD = {
 
 def _do(target: Target, what: str, role: str, ids: tuple[int, ...], *, as_json: bool) -> None:
     """One after the other; the first refusal ends the command."""
-    done = []
-    with link_to(target) as link:
-        for process_id in ids:
-            answer = link.ask(what, role=role, id=process_id)
-            done.append({"role": role, "id": process_id, "pid": answer["pid"], "did": what})
-            if not as_json:
-                name = f"{role} {process_id}" if role == "broker" else role
-                click.echo(f"{name} {_DONE_WORD[what]} (pid {answer['pid']})")
-    if as_json:
-        emit_json(done)
+    done: list[dict[str, object]] = []
+    try:
+        with link_to(target) as link:
+            for process_id in ids:
+                answer = link.ask(what, role=role, id=process_id)
+                done.append({"role": role, "id": process_id, "pid": answer["pid"], "did": what})
+                if not as_json:
+                    name = f"{role} {process_id}" if role == "broker" else role
+                    click.echo(f"{name} {_DONE_WORD[what]} (pid {answer['pid']})")
+    finally:
+        if as_json and done:
+            emit_json({"version": VERSION, "processes": done})
 
 
 def _broker_command(what: str, text: str) -> click.Command:

@@ -50,7 +50,16 @@ KINDS = {"topic": Kind.TOPIC, "broker": Kind.BROKER}
 OPERATIONS = {"": Operation.SET, "+": Operation.APPEND, "-": Operation.SUBTRACT}
 HIDDEN = "(hidden)"
 
-kind_argument = click.argument("kind", metavar="topic|broker", type=click.Choice(list(KINDS)))
+
+class _KindWord(click.Choice[str]):
+    """A noun of `KINDS`, or its plural."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        one = value.removesuffix("s")
+        return super().convert(one if one in KINDS else value, param, ctx)
+
+
+kind_argument = click.argument("kind", metavar="topic|broker", type=_KindWord(list(KINDS)))
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -136,7 +145,8 @@ def _resource(client: Client, kind: str, name: str) -> Resource:
         return Resource(Kind.BROKER, "")
     brokers = {str(broker) for broker in client.view.brokers}
     if name not in brokers:
-        fail(f"there is no broker {name!r}: there are {', '.join(sorted(brokers))}", NOT_FOUND)
+        known = ", ".join(sorted(brokers, key=int))
+        fail(f"there is no broker {name!r}: the brokers are {known}", NOT_FOUND)
     return Resource(Kind.BROKER, str(BrokerId(int(name))))
 
 
@@ -146,7 +156,7 @@ def _asked(entries: Sequence[Entry], keys: Sequence[str]) -> Sequence[Entry]:
     by_name = {one.name: one for one in entries}
     for key in keys:
         if key not in by_name:
-            raise not_found("setting", key, by_name)
+            raise not_found("setting", key, by_name, see="tidelog config describe")
     return [by_name[key] for key in dict.fromkeys(keys)]
 
 
@@ -239,12 +249,19 @@ def unset(
     changes = [Change(key, Operation.DELETE) for key in keys]
     with connected(target) as client:
         resource = _resource(client, kind, name)
-        known = [one.name for one in client.run(describe_configs([resource]))[resource]]
-        for key in keys:
-            if key not in known and resource.name:
-                raise not_found("setting", key, known)
+        check_names(client, resource, keys)
         _alter(client, resource, changes, dry_run=dry_run)
         _finish(client, (kind, name), resource, changes, dry_run=dry_run, as_json=as_json)
+
+
+def check_names(client: Client, resource: Resource, keys: Sequence[str]) -> None:
+    """The command ends at a mistyped one: no cluster refuses to take back what is not known."""
+    # What was set for all brokers is not all that could be; one broker knows that.
+    asked = resource if resource.name else Resource(Kind.BROKER, str(min(client.view.brokers)))
+    known = {one.name for one in client.run(describe_configs([asked]))[asked]}
+    for key in keys:
+        if key not in known:
+            raise not_found("setting", key, known, see="tidelog config describe")
 
 
 def change(text: str) -> Change:
@@ -301,7 +318,9 @@ def _told(made: Change, now: Entry | None, *, dry_run: bool) -> str:
     if now is None:
         return f"{made.name} is not set"
     value = _value(now)
-    return f"{made.name}={'' if value is None else value} ({SOURCES[now.origin]})"
+    if value is None:
+        return f"{made.name} is not set"
+    return f"{made.name}={value} ({SOURCES[now.origin]})"
 
 
 # -- lint ---------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from tidelog.kernel.config import SettingError
-from tidelog.tools.output import Command, emit_json, fail, json_option, table
+from tidelog.tools.output import Command, emit_json, json_option, table
 from tidelog.tools.supervisor.sources import Flags, Origin, origins
 
 VERSION = 1
@@ -70,7 +70,7 @@ def _rows(flags: Flags) -> list[_Row]:
     try:
         given = origins(flags, os.environ, Path.cwd(), BROKER)
     except SettingError as error:
-        fail(str(error))
+        raise click.UsageError(str(error)) from error
     found: dict[tuple[int, str], _Row] = {}
     for one in given:
         row = found.setdefault((one.broker, one.name), _Row(one.name, one.broker, []))

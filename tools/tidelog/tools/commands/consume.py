@@ -249,7 +249,8 @@ class _Reader:
         self.goes_on = False
         wanted = self._job.records_max
         if wanted is not None and self._printed < wanted:
-            fail(f"only {self._printed} of {wanted} records came in time", UNREACHABLE)
+            came = f"only {self._printed} of {wanted} records came in time"
+            fail(f"{came}: wait longer with --timeout", UNREACHABLE)
 
 
 def _check_topics(client: Client, places: Mapping[TopicPartition, Place]) -> None:

@@ -73,7 +73,7 @@ def _chosen(folder: Path, process: str | None) -> list[Path]:
     for name in (process, f"{process}-0", f"broker-{process}", process.replace(" ", "-")):
         if name in files:
             return [files[name]]
-    raise not_found("log of process", process, files)
+    raise not_found("log of process", process, files, see=f"the files in {folder}")
 
 
 class _Reader:

@@ -11,7 +11,7 @@ from tidelog.clients.client import Client
 from tidelog.clients.cluster_view import TopicView
 from tidelog.clients.failures import ClientError
 from tidelog.kernel.instant import s
-from tidelog.tools.commands.config import change
+from tidelog.tools.commands.config import change, check_names
 from tidelog.tools.completing import topic_names
 from tidelog.tools.connecting import connected, known_topics
 from tidelog.tools.output import (
@@ -62,24 +62,30 @@ def alter(
     with connected(target) as client:
         topics = known_topics(client, names)
         # Settings first: they are refused more often, and partitions cannot be taken back.
-        for one in topics if changes else ():
-            _set(client, one.name, changes)
+        if changes:
+            _set(client, topics, changes)
         if partitions is not None:
             _grow(client, topics, partitions)
         altered = [_document(client.view.topics[one.name], changes) for one in topics]
     if as_json:
         emit_json({"version": VERSION, "altered": altered})
         return
+    taken = [f"{name} not set" for name in gone]
     for row in altered:
-        click.echo(f"altered {row['name']}: partitions {row['partitions']}")
+        made = [f"partitions {row['partitions']}"] if partitions is not None else []
+        click.echo(f"altered {row['name']}: {', '.join([*made, *configs, *taken])}")
 
 
-def _set(client: Client, name: str, changes: Sequence[Change]) -> None:
-    try:
-        client.run(alter_configs(Resource(Kind.TOPIC, name), changes))
-    except Rejected as refused:
-        reason = refused.detail.rstrip(".") or refused.code.name
-        fail(f"topic {name!r} is not altered: {reason}")
+def _set(client: Client, topics: Sequence[TopicView], changes: Sequence[Change]) -> None:
+    gone = [one.name for one in changes if one.operation is Operation.DELETE]
+    if gone:
+        check_names(client, Resource(Kind.TOPIC, topics[0].name), gone)
+    for one in topics:
+        try:
+            client.run(alter_configs(Resource(Kind.TOPIC, one.name), changes))
+        except Rejected as refused:
+            reason = refused.detail.rstrip(".") or refused.code.name
+            fail(f"topic {one.name!r} is not altered: {reason}")
 
 
 def _grow(client: Client, topics: Sequence[TopicView], partitions: int) -> None:

@@ -58,7 +58,7 @@ SENTENCES = {
     examples=("tidelog topic create orders -p 6", "tidelog topic describe orders"),
 )
 def topic() -> None:
-    """Create, list, describe and delete topics."""
+    """Create, list, describe, change and delete topics."""
 
 
 topic.add_command(alter)

@@ -8,7 +8,6 @@ import click
 from tidelog.tools.completing import topic_names
 from tidelog.tools.output import (
     FAILED,
-    UNREACHABLE,
     Group,
     Target,
     bootstrap_options,
@@ -59,7 +58,7 @@ def ready(target: Target, *, timeout: float, as_json: bool) -> None:
         if status is not None:
             break
         if time.monotonic() >= deadline:
-            fail(target.not_running(), UNREACHABLE)
+            raise target.not_running()
         time.sleep(_TRY_EVERY_S)
     if as_json:
         emit_json(status)

@@ -106,7 +106,7 @@ def _replica(topic: str, number: int, folder: Folder, broker: int | None) -> Pla
 def _refuse_missing(topic: str, number: int, folder: Folder) -> None:
     view = folder.image.names.get(topic)
     if view is None:
-        raise not_found("topic", topic, folder.image.names)
+        raise not_found("topic", topic, folder.image.names, see=f"tidelog log dump {folder.path}")
     if number >= len(view.partitions):
         last = len(view.partitions) - 1
         fail(f"topic {topic!r} has no partition {number}: its last is {last}", NOT_FOUND)
