@@ -252,7 +252,8 @@ class _Pass:
             raise CorruptError(file=place, position=position, reason=str(error)) from error
         finally:
             file.close()
-        self._read += position
+            self._read += position
+            self._throttle(position - told)  # most segments hold less than is read at a time
 
 
 class _Output:

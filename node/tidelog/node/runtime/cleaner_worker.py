@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -52,15 +52,22 @@ Result = Cleaned | Finished | Failed
 class Throttle:
     """Sleeps so that no more than so many bytes go through in a second."""
 
-    def __init__(self, bytes_per_second: float) -> None:
+    def __init__(
+        self,
+        bytes_per_second: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._rate = bytes_per_second
-        self._ahead_until = time.monotonic()
+        self._clock = clock
+        self._sleep = sleep
+        self._ahead_until = clock()
 
     def __call__(self, size: int) -> None:
-        now = time.monotonic()
+        now = self._clock()
         self._ahead_until = max(self._ahead_until, now) + size / self._rate
         if self._ahead_until - now >= _SLEEP_MIN_S:
-            time.sleep(self._ahead_until - now)
+            self._sleep(self._ahead_until - now)
 
 
 class Worker:
