@@ -68,16 +68,18 @@ class Replication:
         self._lag_max_ms = around.lag_max_ms
         self._note = around.note
         self._wake = around.wake
-        self._outbox = Outbox(around.me, around.incarnation, around.wake)
+        # One for each end: our stream to a broker and its stream to us may have the same number.
+        self._from_leaders = Outbox(around.me, around.incarnation, around.wake)
+        self._from_followers = Outbox(around.me, around.incarnation, around.wake)
         self._sending = Sending(
             around.replicas,
-            self._outbox,
+            self._from_leaders,
             around.rings,
             self._on_vouched,
             around.on_storage_failure,
         )
         self._receiving = Receiving(
-            self._outbox,
+            self._from_followers,
             around.rings,
             around.waiting,
             around.wall_ms,
@@ -377,7 +379,8 @@ class Replication:
 
     def take_sends(self) -> list[tuple[BrokerId, list[Payload]]]:
         """Messages for other brokers' inboxes, in order."""
-        return [(to.peer, parts) for to, parts in self._outbox.take()]
+        taken = [*self._from_leaders.take(), *self._from_followers.take()]
+        return [(to.peer, parts) for to, parts in taken]
 
     def send_failed(self, now: Instant, peer: BrokerId) -> None:
         """A message to it is lost: every stream with it begins anew."""
