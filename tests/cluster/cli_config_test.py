@@ -84,6 +84,7 @@ def test_what_a_start_would_take_and_from_where(quay: Cluster, golden: Golden) -
     folder.mkdir()
     (folder / "tidelog.toml").write_text(
         '"num.partitions" = 3\n"log.retention.ms" = 5000\n[broker.1]\n"max.connections" = 7\n'
+        '[profile.ci]\n"log.retention.ms" = 9000\n'
     )
     there = Cluster(folder, environment={"KAFKA_NUM_PARTITIONS": "4"})
     text = script(
@@ -91,6 +92,8 @@ def test_what_a_start_would_take_and_from_where(quay: Cluster, golden: Golden) -
         "config show",
         "config show --origin --set num.partitions=5",
         "config show --json --set broker.1:max.connections=8",
+        "config show --origin --profile ci",
+        "config show --profile cu",
         "config show --set num.partition=5",
     )
     golden("cli_config_show", text)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.kernel.config import Setting, SettingError, Table, integer, one_of
-from tidelog.tools.supervisor.sources import Flags, Wish, gather, setting_name
+from tidelog.tools.supervisor.sources import Flags, Wish, gather, origins, setting_name
 
 TABLE = Table(
     [
@@ -156,6 +156,83 @@ def test_a_missing_or_unreadable_file_is_told(tmp_path: Path) -> None:
     assert "cannot read" in refused(tmp_path, config=str(tmp_path))
     (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
     assert "not UTF-8" in refused(tmp_path, config=str(tmp_path / "b.toml"))
+
+
+PROFILES = """
+log.retention.ms = 1
+[cluster]
+brokers = 2
+base-port = 7000
+[broker]
+num.partitions = 2
+[profile.ci]
+log.retention.ms = 2
+cluster.brokers = 3
+[profile.ci.broker]
+1.flush.policy = "commit"
+[profile.big.broker]
+num.partitions = 9
+"""
+
+
+def test_a_profile_beats_the_rest_of_its_file_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "tidelog.toml").write_text(PROFILES)
+    plain = gather(Flags(), {}, tmp_path, TABLE)
+    assert (plain.brokers, plain.settings["log.retention.ms"]) == (2, "1")
+    got = gather(Flags(profile="ci"), {}, tmp_path, TABLE)
+    assert (got.brokers, got.base_port) == (3, 7000)
+    assert got.settings == {"log.retention.ms": "2", "num.partitions": "2"}
+    assert got.settings_of(1)["flush.policy"] == "commit"
+    kafkas = {"KAFKA_LOG_RETENTION_MS": "3", "TIDELOG_BROKERS": "4"}
+    stronger = gather(Flags(profile="ci"), kafkas, tmp_path, TABLE)
+    assert (stronger.brokers, stronger.settings["log.retention.ms"]) == (4, "3")
+    flag = gather(Flags(["log.retention.ms=5"], profile="ci"), kafkas, tmp_path, TABLE)
+    assert flag.settings["log.retention.ms"] == "5"
+
+
+def test_a_profile_is_named_as_the_origin_of_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "tidelog.toml").write_text(PROFILES)
+    found = origins(Flags(profile="ci"), {}, tmp_path, TABLE)
+    assert [(one.name, one.where) for one in found] == [
+        ("log.retention.ms", "tidelog.toml"),
+        ("num.partitions", "tidelog.toml [broker]"),
+        ("log.retention.ms", "tidelog.toml [profile.ci]"),
+        ("flush.policy", "tidelog.toml [profile.ci] [broker.1]"),
+    ]
+
+
+def test_pyproject_may_have_profiles_too(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.tidelog.profile.ci]\nnum.partitions=3\n")
+    assert gather(Flags(profile="ci"), {}, tmp_path, TABLE).settings == {"num.partitions": "3"}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "part"),
+    [
+        ("tidelog.toml", PROFILES, "has no profile 'bi'; did you mean 'big'?"),
+        ("tidelog.toml", "[profile.nightly]\n", "has no profile 'bi'; it has: nightly"),
+        ("tidelog.toml", "", "has no profile 'bi'; it has: none"),
+        ("tidelog.toml", "profile = 3", "[profile] must be a table"),
+        ("tidelog.toml", "[profile]\nbi = 3", "[bi] must be a table"),
+        ("tidelog.toml", "[profile.bi.cluster]\nbroker = 3", "did you mean 'brokers'?"),
+        ("tidelog.toml", "[profile.bi]\nnum.partitions = 0", "[profile.bi]: num.partitions='0'"),
+        ("other.toml", PROFILES, "there is no tidelog.toml here; name a file with --config"),
+    ],
+)
+def test_a_profile_that_cannot_be_is_told_what_is_wrong(
+    tmp_path: Path, file: str, text: str, part: str
+) -> None:
+    (tmp_path / file).write_text(text)
+    with pytest.raises(SettingError) as raised:
+        gather(Flags(profile="bi"), {}, tmp_path, TABLE)
+    assert part in str(raised.value)
+
+
+def test_a_properties_file_has_no_profiles(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=3\n")
+    with pytest.raises(SettingError, match=r"server\.properties has none"):
+        gather(Flags(config=str(file), profile="ci"), {}, tmp_path, TABLE)
 
 
 def test_values_keep_their_kafka_form(tmp_path: Path) -> None:

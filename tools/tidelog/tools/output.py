@@ -248,6 +248,16 @@ def json_option(command: Callable[P, R]) -> Callable[P, R]:
     )(command)
 
 
+def profile_option(command: Callable[P, R]) -> Callable[P, R]:
+    """`--profile`, for a command that gathers the settings of a start."""
+    return click.option(
+        "--profile",
+        metavar="NAME",
+        envvar="TIDELOG_PROFILE",
+        help="With what [profile.NAME] of the .toml says.",
+    )(command)
+
+
 def yes_option(command: Callable[P, R]) -> Callable[P, R]:
     """`--yes`, for a command that calls `confirm`."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)

@@ -19,6 +19,7 @@ from tidelog.tools.output import (
     emit_json,
     json_option,
     note,
+    profile_option,
     size,
     table,
 )
@@ -102,6 +103,7 @@ class _Terminal:
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting; broker.1:KEY=VALUE."
 )
 @click.option("--config", metavar="FILE", envvar="TIDELOG_CONFIG", help="A .toml or .properties.")
+@profile_option
 @click.option("--restart", is_flag=True, help="Start brokers again that end by a fault.")
 @cluster_options
 @json_option
@@ -109,7 +111,8 @@ def up(target: Target, *, as_json: bool, ephemeral: bool, detach: bool, **more: 
     """Start a cluster; it lives until Ctrl-C, or with --detach until `tidelog down`.
 
     Keys are Kafka's names, and ours where Kafka has none. A flag is stronger than TIDELOG_KEY or
-    KAFKA_KEY in the environment, that is stronger than a file, and that than the default.
+    KAFKA_KEY in the environment, that is stronger than a profile, that than the rest of its file
+    (tidelog.toml, pyproject.toml or --config), and that than the default.
     """
     from tidelog.tools.supervisor import up as starting  # noqa: PLC0415 -- `status` needs none of it
     from tidelog.tools.supervisor.sources import Flags  # noqa: PLC0415 -- as above
@@ -117,7 +120,13 @@ def up(target: Target, *, as_json: bool, ephemeral: bool, detach: bool, **more: 
     began = starting.now()
     if ephemeral and target.data:
         raise click.UsageError("--ephemeral has a folder of its own: leave --data out")
-    flags = Flags(more["settings"], more["config"], more["brokers"], more["base_port"])
+    flags = Flags(
+        settings=more["settings"],
+        config=more["config"],
+        brokers=more["brokers"],
+        base_port=more["base_port"],
+        profile=more["profile"],
+    )
     try:
         wish = starting.wish(flags, os.environ, Path.cwd())
     except SettingError as error:

@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from tidelog.kernel.config import SettingError
-from tidelog.tools.output import Command, emit_json, json_option, table
+from tidelog.tools.output import Command, emit_json, json_option, profile_option, table
 from tidelog.tools.supervisor.sources import Flags, Origin, origins
 
 VERSION = 1
@@ -50,13 +50,21 @@ class _Row(Struct):
 @click.option("--origin", is_flag=True, help="Say where each comes from, and what it wins over.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="As of tidelog up.")
 @click.option("--config", "file", metavar="FILE", envvar="TIDELOG_CONFIG", help="As of tidelog up.")
+@profile_option
 @json_option
-def show(settings: Sequence[str], file: str | None, *, origin: bool, as_json: bool) -> None:
+def show(
+    settings: Sequence[str],
+    file: str | None,
+    profile: str | None,
+    *,
+    origin: bool,
+    as_json: bool,
+) -> None:
     """Show the settings that tidelog up would start a cluster with.
 
-    They come from files, the environment and flags; each of these wins over those before it.
+    They come from a file, a profile in it, the environment and flags; each wins over those before.
     """
-    rows = _rows(Flags(settings=settings, config=file))
+    rows = _rows(Flags(settings=settings, config=file, profile=profile))
     if as_json:
         emit_json({"version": VERSION, "settings": [row.document() for row in rows]})
         return

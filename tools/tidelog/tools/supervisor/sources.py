@@ -1,4 +1,4 @@
-"""Where the wish for a cluster comes from: flags, environment, files, defaults, in this order.
+"""Where the wish for a cluster comes from: flags, environment, profile, file, in this order.
 
 `tidelog.toml`, or `[tool.tidelog]` of a `pyproject.toml`, is taken from the current folder; another
 file is named with `--config`. Its form:
@@ -10,7 +10,13 @@ brokers = 3
 num.partitions = 6
 [broker.1]
 flush.policy = "commit"
+[profile.ci]
+cluster.brokers = 1
+broker.num.partitions = 1
 ```
+
+A profile is a file in the file, taken where it is asked for by name; what it says wins over what
+stands outside of it.
 """
 
 import difflib
@@ -28,8 +34,20 @@ BROKERS_DEFAULT = 1
 PORT_MAX = 65_535
 _CLUSTER_KEYS = ("brokers", "base-port")
 _OUR_VARIABLES = frozenset(
-    {"CLUSTER", "DATA", "BOOTSTRAP", "BROKERS", "BASE_PORT", "CONFIG", "DEBUG", "JSON", "COMPLETE"}
+    {
+        "BASE_PORT",
+        "BOOTSTRAP",
+        "BROKERS",
+        "CLUSTER",
+        "COMPLETE",
+        "CONFIG",
+        "DATA",
+        "DEBUG",
+        "JSON",
+        "PROFILE",
+    }
 )
+_TABLES = frozenset({"broker", "cluster", "profile"})
 _EVERY_BROKER = -1
 
 
@@ -61,6 +79,7 @@ class Flags(Struct, frozen=True):
     config: str | None = None
     brokers: int | None = None
     base_port: int | None = None
+    profile: str | None = None
 
 
 def gather(flags: Flags, environment: Mapping[str, str], folder: Path, table: Table) -> Wish:
@@ -89,7 +108,7 @@ def origins(
 def _given(
     flags: Flags, environment: Mapping[str, str], folder: Path, table: Table
 ) -> tuple[Mapping[str, object], list[Origin]]:
-    cluster, given = _from_files(flags.config, folder)
+    cluster, given = _from_files(flags, folder)
     given += _from_environment(environment, table)
     given += [_from_flag(text) for text in flags.settings]
     return cluster, given
@@ -169,16 +188,24 @@ def setting_name(variable: str) -> str:
     return lowered.replace("_", ".").replace("\0", "_")
 
 
-def _from_files(config: str | None, folder: Path) -> tuple[Mapping[str, object], list[Origin]]:
-    if config is not None:
-        return _read(Path(config), named=True)
+_Said = tuple[Mapping[str, object], list[Origin]]
+"""Of one file: what stands under [cluster], and the settings."""
+
+
+def _from_files(flags: Flags, folder: Path) -> _Said:
+    if flags.config is not None:
+        return _read(Path(flags.config), flags.profile, named=True)
     for name in ("tidelog.toml", "pyproject.toml"):
         if (folder / name).is_file():
-            return _read(folder / name, named=False)
+            return _read(folder / name, flags.profile, named=False)
+    if flags.profile is not None:
+        raise SettingError(
+            f"--profile {flags.profile}: there is no tidelog.toml here; name a file with --config"
+        )
     return {}, []
 
 
-def _read(path: Path, *, named: bool) -> tuple[Mapping[str, object], list[Origin]]:
+def _read(path: Path, profile: str | None, *, named: bool) -> _Said:
     """A file named on the command line must be there and readable, and so must a found one."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -187,8 +214,13 @@ def _read(path: Path, *, named: bool) -> tuple[Mapping[str, object], list[Origin
     except (OSError, UnicodeDecodeError) as error:
         raise SettingError(f"cannot read {path}: {_reason(error)}") from error
     if path.suffix == ".properties":
+        if profile is not None:
+            raise SettingError(f"--profile {profile}: {path.name} has none, a .toml file can")
         return {}, [Origin(k, v, f"{path.name} line {n}") for n, k, v in properties(text)]
-    return _from_toml(path.name, text, whole=named or path.name != "pyproject.toml")
+    document = _parsed(path.name, text)
+    if not named and path.name == "pyproject.toml":
+        document = _table(path.name, document.get("tool", {}), "tidelog")
+    return _from_toml(path.name, document, profile)
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:
@@ -207,16 +239,28 @@ def properties(text: str) -> Iterable[tuple[int, str, str]]:
         yield number, key.strip(), value.strip()
 
 
-def _from_toml(name: str, text: str, *, whole: bool) -> tuple[Mapping[str, object], list[Origin]]:
-    document = _parsed(name, text)
-    if not whole:
-        document = _table(name, document.get("tool", {}), "tidelog")
+def _from_toml(name: str, document: Mapping[str, Any], profile: str | None) -> _Said:
+    profiles = _table(name, document, "profile")
+    cluster, given = _said(name, name, document)
+    if profile is None:
+        return cluster, given
+    if profile not in profiles:
+        raise SettingError(
+            f"--profile: {name} has no profile {profile!r}{_meant(profile, profiles)}"
+        )
+    place = f"{name} [profile.{profile}]"
+    stronger, more = _said(name, place, _table(name, profiles, profile))
+    return {**cluster, **stronger}, given + more
+
+
+def _said(name: str, place: str, document: Mapping[str, Any]) -> _Said:
+    """What a file says, or a profile in it: `place` is told as the origin."""
     cluster = _table(name, document, "cluster")
     for key in cluster:
         _check_cluster_key(name, key)
-    rest = {key: value for key, value in document.items() if key not in {"broker", "cluster"}}
-    origins = [Origin(key, value, name) for key, value in _flat(name, rest)]
-    return cluster, origins + _of_brokers(name, _table(name, document, "broker"))
+    rest = {key: value for key, value in document.items() if key not in _TABLES}
+    origins = [Origin(key, value, place) for key, value in _flat(name, rest)]
+    return cluster, origins + _of_brokers(name, place, _table(name, document, "broker"))
 
 
 def _parsed(name: str, text: str) -> Mapping[str, Any]:
@@ -230,19 +274,23 @@ def _parsed(name: str, text: str) -> Mapping[str, Any]:
 
 def _check_cluster_key(name: str, key: str) -> None:
     if key not in _CLUSTER_KEYS:
-        near = difflib.get_close_matches(key, _CLUSTER_KEYS, n=1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise SettingError(f"{name}: [cluster] has no {key!r}{meant}")
+        raise SettingError(f"{name}: [cluster] has no {key!r}{_meant(key, _CLUSTER_KEYS)}")
 
 
-def _of_brokers(name: str, brokers: Mapping[str, Any]) -> list[Origin]:
+def _meant(word: str, known: Iterable[str]) -> str:
+    """The nearest, else all that there are: they are few."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; it has: {', '.join(known) or 'none'}"
+
+
+def _of_brokers(name: str, place: str, brokers: Mapping[str, Any]) -> list[Origin]:
     """The table of all brokers; a number in it is the table of one."""
     origins = []
     for key, value in brokers.items():
-        where, broker = f"{name} [broker]", _EVERY_BROKER
+        where, broker = f"{place} [broker]", _EVERY_BROKER
         rows: Mapping[str, Any] = {key: value}
         if key.isdecimal() and int(key) < BROKERS_MAX:
-            where, broker = f"{name} [broker.{key}]", int(key)
+            where, broker = f"{place} [broker.{key}]", int(key)
             rows = _table(name, brokers, key)
         origins += [Origin(k, v, where, broker) for k, v in _flat(name, rows)]
     return origins
