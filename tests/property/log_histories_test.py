@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from harness.log_batches import NOW_MS, TOPIC_ID, batch, flush, open_logs, produce
 from harness.log_verified import around, verified
 from harness.memory_disk import MemoryDirectory, MemoryDisk
+from tidelog.node.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, Offsets, decode_offsets
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
 from tidelog.node.log.marks import LastStop
@@ -280,6 +281,14 @@ class LogHistory(RuleBasedStateMachine):
         checkpoint = self.logs.checkpoint({})
         checkpoint.write()
         self.logs.checkpointed(checkpoint)
+        # They are kept row by row; they must say what a look at all logs would.
+        kept = [log for log in self.logs if log.has_files]
+        assert self.in_force(RECOVERY_POINTS) == {one.name.key: one.recovery_point for one in kept}
+        starts = {one.name.key: one.start for one in kept if one.start}
+        assert self.in_force(LOG_STARTS) == starts
+
+    def in_force(self, name: str) -> Offsets:
+        return decode_offsets(self.disk.directory().read_all(name) or b"", place=name)
 
     @rule(back=st.integers(0, 12))
     def truncates(self, back: int) -> None:

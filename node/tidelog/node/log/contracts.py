@@ -64,6 +64,9 @@ class LogKeeper(Protocol):
     def rolled(self, name: LogName) -> None:
         """A segment was sealed: a flush in the background should follow."""
 
+    def touched(self, name: LogName) -> None:
+        """Its start, end or recovery point moved, or it has files now."""
+
 
 class NoKeeper:
     """For a log that stands alone: whoever owns it keeps its recovery point, or scans it all."""
@@ -76,3 +79,6 @@ class NoKeeper:
 
     def rolled(self, name: LogName) -> None:
         """Nobody flushes in the background."""
+
+    def touched(self, name: LogName) -> None:
+        """No checkpoint is kept."""

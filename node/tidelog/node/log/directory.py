@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from msgspec import Struct
-
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import (
@@ -27,6 +25,7 @@ from tidelog.node.log.marks import (
     decode_mark,
     encode_mark,
 )
+from tidelog.node.log.offset_tables import NAMES, OffsetTables, Table
 from tidelog.node.log.ownership import Owner, claim
 from tidelog.node.log.recovery import Cut, Expected, is_as_closed, recover
 from tidelog.node.log.settings import LogSettings
@@ -48,17 +47,18 @@ class Recovered(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """The three checkpoints as of one moment. `write` may run in any thread."""
+    """What changed of the checkpoints, as of one moment. `write` may run in any thread."""
 
     directory: Directory
     generation: int
-    contents: tuple[tuple[str, bytes], ...]
-    starts: Mapping[TopicPartition, int]
+    versions: Mapping[str, int]
+    tables: Mapping[str, Table]
+    """By file name; none where the ones in force are still true."""
 
     def write(self) -> None:
         """Bring them to stable storage beside the ones in force."""
-        for name, content in self.contents:
-            self.directory.replace(name + PENDING_SUFFIX, content)
+        for name, table in self.tables.items():
+            self.directory.replace(name + PENDING_SUFFIX, checkpoints.encode_offsets(table))
 
 
 class Removal(NamedTuple):
@@ -83,7 +83,10 @@ class LogDirectory:
         self._directory = directory
         self._owner = owner
         self._logs: dict[TopicPartition, Log] = {}
-        self._offsets = _Offsets({}, {}, {}, {})
+        self._tables = OffsetTables({})
+        self._touched: dict[LogName, None] = {}
+        """Logs whose rows in the tables may be old."""
+        self._cleaned: dict[TopicPartition, int] = {}
         self._planned_starts: Mapping[TopicPartition, int] = {}
         self._rolled: dict[TopicPartition, None] = {}
         self._removals: list[str] = []
@@ -145,7 +148,8 @@ class LogDirectory:
             self._removals.append(aside)
         self._gone.add(key)
         self._rolled.pop(key, None)
-        self._offsets.cleaned.pop(key, None)
+        self._cleaned.pop(key, None)
+        self._tables.drop(key)
 
     def _free_name_aside(self, name: str, topic_id: Uuid) -> str:
         """Kafka's name for a directory on its way out; another one while that is taken."""
@@ -170,6 +174,9 @@ class LogDirectory:
 
     def rolled(self, name: LogName) -> None:
         self._rolled[name.key] = None
+
+    def touched(self, name: LogName) -> None:
+        self._touched[name] = None
 
     # -- work for the shell
 
@@ -210,11 +217,13 @@ class LogDirectory:
     def plan_starts(self, starts: Mapping[TopicPartition, int]) -> None:
         """The next checkpoint tells these log starts, of records nobody lost yet: only when it is
         in force may they be taken away, else a kill would bring them back. {} ends the plan."""
+        for key in {*self._planned_starts, *starts} & self._logs.keys():
+            self.touched(self._logs[key].name)
         self._planned_starts = starts
 
     def cleaned(self, key: TopicPartition) -> int | None:
         """Up to where a log was compacted; None where it never was."""
-        return self._offsets.cleaned.get(key)
+        return self._cleaned.get(key)
 
     def sync(self) -> None:
         """Force out which checkpoints are in force; in any thread."""
@@ -227,86 +236,106 @@ class LogDirectory:
         finds jumps in its offsets takes them for damage.
         """
         if key in self._logs:
-            self._offsets.cleaned[key] = Offset(end)
+            self._cleaned[key] = end
+            self.touched(self._logs[key].name)
 
-    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> Checkpoint:
+    def unsettled(self) -> list[TopicPartition]:
+        """Logs whose high watermarks the next checkpoint should be given.
+
+        All others' are at their ends, as the tables say: nothing changes there before the end does.
+        """
+        return [name.key for name in self._touched]
+
+    def checkpoint(self, high_watermarks: Table) -> Checkpoint:
         """What to write now: `write` it in a thread, then hand it to `checkpointed`."""
         self._note(high_watermarks)
-        return Checkpoint(self._directory, self._generation, self._contents(), self._starts())
+        versions = self._tables.changed()
+        tables = {name: self._tables.copy(name) for name in versions}
+        return Checkpoint(self._directory, self._generation, versions, tables)
 
     def checkpointed(self, checkpoint: Checkpoint) -> None:
         """Put written checkpoints in force, unless newer ones are."""
-        for name, _ in checkpoint.contents:
-            if checkpoint.generation == self._generation:
-                self._directory.rename(name + PENDING_SUFFIX, name)
-            else:
+        if checkpoint.generation != self._generation:
+            for name in checkpoint.tables:
                 self._directory.unlink(name + PENDING_SUFFIX)
-        if checkpoint.generation == self._generation:
-            self._starts_in_force = checkpoint.starts
+            return
+        for name in checkpoint.tables:
+            self._directory.rename(name + PENDING_SUFFIX, name)
+        self._put_in_force(checkpoint.versions, checkpoint.tables)
+
+    def _put_in_force(self, versions: Mapping[str, int], tables: Mapping[str, Table]) -> None:
+        self._tables.put_in_force(versions)
+        self._starts_in_force = tables.get(checkpoints.LOG_STARTS, self._starts_in_force)
 
     def high_watermark(self, topic: str, partition: int) -> Offset:
         """As checkpointed last, within the log."""
         log = self.log(topic, partition)
         assert log is not None
-        known = self._offsets.high_watermarks.get(log.name.key, 0)
+        known = self._tables.get(checkpoints.HIGH_WATERMARKS, log.name.key)
         return Offset(min(max(known, log.start), log.end))
 
-    def _note(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        self._offsets.high_watermarks = {**self._offsets.high_watermarks, **high_watermarks}
+    def _note(self, high_watermarks: Table) -> None:
+        """Bring the tables up to date."""
+        for key, offset in high_watermarks.items():
+            log = self._logs.get(key)
+            if log is not None and log.has_files:
+                self._tables.put(checkpoints.HIGH_WATERMARKS, key, offset)
+        touched, self._touched = self._touched, {}
+        for name in touched:
+            log = self._logs.get(name.key)
+            if log is not None:
+                self._note_log(log)
 
-    def _contents(self) -> tuple[tuple[str, bytes], ...]:
-        logs = [log for log in self._logs.values() if log.has_files]
-        # Of a log that is offline nothing is known but what was read at the start.
-        known, keys = self._offsets, {log.name.key for log in logs} | self.offline.keys()
-        waters = {key: known.high_watermarks.get(key, 0) for key in keys}
-        points = {key: known.recovery_points.get(key, 0) for key in self.offline}
-        points |= {log.name.key: log.recovery_point for log in logs}
-        known.high_watermarks = waters
-        return (
-            (checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points)),
-            (checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(waters)),
-            (checkpoints.LOG_STARTS, checkpoints.encode_offsets(self._starts())),
-            (checkpoints.CLEANED, checkpoints.encode_offsets(self._cleaned())),
-        )
+    def _note_log(self, log: Log) -> None:
+        key, tables = log.name.key, self._tables
+        if not log.has_files:
+            tables.drop(key)
+            return
+        known = tables.get(checkpoints.HIGH_WATERMARKS, key)
+        if known != log.end:
+            self.touched(log.name)  # it will move, though nothing is done to the log
+        start = max(log.start, self._planned_starts.get(key, 0))
+        cleaned = self._cleaned.get(key)
+        if cleaned is not None:
+            # Never above the recovery point: what a truncation took must be cleaned anew.
+            cleaned = min(cleaned, log.recovery_point)
+        tables.put(checkpoints.RECOVERY_POINTS, key, log.recovery_point)
+        tables.put(checkpoints.HIGH_WATERMARKS, key, known)
+        tables.put(checkpoints.LOG_STARTS, key, start or None)
+        tables.put(checkpoints.CLEANED, key, cleaned)
 
-    def _cleaned(self) -> dict[TopicPartition, int]:
-        """Never above the recovery point: what a truncation took must be cleaned anew."""
-        logs, offline = self._logs, self.offline
-        return {
-            key: min(end, logs[key].recovery_point) if key in logs else end
-            for key, end in self._offsets.cleaned.items()
-            if key in logs or key in offline
-        }
-
-    def _starts(self) -> dict[TopicPartition, int]:
-        starts = {key: self._offsets.log_starts.get(key, 0) for key in self.offline}
-        kept = (log for log in self._logs.values() if log.has_files and log.start)
-        starts |= {log.name.key: log.start for log in kept}
-        for key, start in self._planned_starts.items():
-            if key in self._logs:
-                starts[key] = max(start, starts.get(key, 0))
-        return starts
+    def _note_all(self) -> None:
+        """After a start. Of a log that is offline nothing is known but what was read then."""
+        there = {*self._logs, *self.offline}
+        self._tables.keep_only(there)
+        self._cleaned = {key: end for key, end in self._cleaned.items() if key in there}
+        for key in self.offline:
+            for name in (checkpoints.RECOVERY_POINTS, checkpoints.HIGH_WATERMARKS):
+                self._tables.put(name, key, self._tables.get(name, key))
+        for log in self._logs.values():
+            self._note_log(log)
 
     def _write_checkpoints(self) -> None:
         """At once, and always durably: half of it would be worse than what was there before."""
         self._generation += 1
-        for name, content in self._contents():
-            self._directory.replace(name, content)
-        self._starts_in_force = self._starts()
+        self._note({})
+        tables = {name: self._tables.copy(name) for name in NAMES}
+        for name, table in tables.items():
+            self._directory.replace(name, checkpoints.encode_offsets(table))
+        self._put_in_force(self._tables.versions(), tables)
 
     def close_clean(
         self, high_watermarks: Mapping[TopicPartition, int], *, synced: bool = False
     ) -> None:
         """Close every log and leave the mark for a quick start; `synced`: all was flushed."""
-        self._note(high_watermarks)
+        checkpoint = self.checkpoint(high_watermarks)
         closed: dict[str, ClosedLog] = {}
-        contents = self._contents()
         for log in self._logs.values():
             left = log.close_clean()
             if left is not None:
                 closed[log.name.directory] = left
-        for name, content in contents:
-            self._directory.replace(name, content)
+        for name, table in checkpoint.tables.items():
+            self._directory.replace(name, checkpoints.encode_offsets(table))
         incarnation = self._owner.incarnation
         self._directory.replace(
             checkpoints.CLEAN_SHUTDOWN,
@@ -345,33 +374,32 @@ class LogDirectory:
             )
         elif found:
             self.last_stop = LastStop.POWER_LOSS  # nobody knows better
-        self._offsets = self._read_offsets()
-        self._starts_in_force = self._offsets.log_starts
+        offsets = self._read_checkpoints()
+        self._tables = OffsetTables(offsets)
+        self._starts_in_force = offsets.get(checkpoints.LOG_STARTS, {})
         closed = mark.logs if mark is not None and self.last_stop is LastStop.CLEAN else {}
+        self._cleaned = dict(offsets.get(checkpoints.CLEANED, {}))
         for name, key in found.items():
             self._load(name, key, closed.get(name), settings_of(key[0]), now_ms)
+        self._note_all()
         self._removals = [name for name in names if name.endswith(DELETED_SUFFIX)]
         if self._checkpoints_damaged:
             self._write_checkpoints()
         self._write_mark(clean=False)
         self._directory.unlink(checkpoints.CLEAN_SHUTDOWN)
 
-    def _read_offsets(self) -> "_Offsets":
-        return _Offsets(
-            self._read_checkpoint(checkpoints.RECOVERY_POINTS),
-            self._read_checkpoint(checkpoints.HIGH_WATERMARKS),
-            self._read_checkpoint(checkpoints.LOG_STARTS),
-            self._read_checkpoint(checkpoints.CLEANED),
-        )
-
-    def _read_checkpoint(self, name: str) -> checkpoints.Offsets:
+    def _read_checkpoints(self) -> dict[str, Table]:
         """Nothing is lost with one: without recovery points all is read, and the rest is found."""
-        try:
+        found: dict[str, Table] = {}
+        for name in NAMES:
             content = self._directory.read_all(name)
-            return {} if content is None else checkpoints.decode_offsets(content, place=name)
-        except CorruptError:
-            self._checkpoints_damaged = True
-            return {}
+            if content is None:
+                continue
+            try:
+                found[name] = checkpoints.decode_offsets(content, place=name)
+            except CorruptError:
+                self._checkpoints_damaged = True
+        return found
 
     def _load(
         self,
@@ -382,8 +410,7 @@ class LogDirectory:
         now_ms: int,
     ) -> None:
         directory = self._directory.directory(directory_name)
-        offsets = self._offsets
-        point = offsets.recovery_points.get(key, Offset(0))
+        point = self._tables.get(checkpoints.RECOVERY_POINTS, key)
         try:
             if closed is not None and not is_as_closed(directory, closed):
                 closed = None
@@ -395,8 +422,8 @@ class LogDirectory:
             if closed is not None:
                 log.adopt_closed(closed, point, now_ms)
             else:
-                start = offsets.log_starts.get(key, Offset(0))
-                compacted = key in offsets.cleaned
+                start = self._tables.get(checkpoints.LOG_STARTS, key)
+                compacted = key in self._cleaned
                 expected = Expected(self.last_stop, point, start, now_ms, compacted)
                 loaded = recover(directory, expected, settings)
                 log.adopt(loaded, point, now_ms)
@@ -408,15 +435,6 @@ class LogDirectory:
             self.offline[key] = CorruptError(file=place, position=0, reason=str(error))
         else:
             self._logs[key] = log
-
-
-class _Offsets(Struct):
-    """The checkpoints as they were read, and the high watermarks as they were told since."""
-
-    recovery_points: Mapping[TopicPartition, int]
-    high_watermarks: Mapping[TopicPartition, int]
-    log_starts: Mapping[TopicPartition, int]
-    cleaned: checkpoints.Offsets
 
 
 def key_of(directory_name: str) -> TopicPartition | None:

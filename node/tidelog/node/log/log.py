@@ -178,6 +178,7 @@ class Log:
         self._active = self._segments.active
         self._segment_made_ms = self._now_ms
         self._names_dirty = True
+        self._keeper.touched(self.name)
         return self._segments
 
     def _write_topic_id(self) -> None:
@@ -211,6 +212,7 @@ class Log:
             self._producers.note(header, active.end - 1, now_ms)
         if self._dirty_since is None:
             self._dirty_since = now
+        self._keeper.touched(self.name)
         return Appended(first, active.end - 1, _stamp_of(header), self.start)
 
     def append_as_follower(self, now: Instant, now_ms: int, view: memoryview) -> Appended:
@@ -228,6 +230,7 @@ class Log:
                 self._producers.note(header, header.last_offset, now_ms)
             if self._dirty_since is None:
                 self._dirty_since = now
+            self._keeper.touched(self.name)
         return Appended(first, self.end - 1, NO_TIMESTAMP, self.start)
 
     def _check_replicated(self, header: BatchHeader, batch: memoryview) -> None:
@@ -456,6 +459,7 @@ class Log:
         assert upto <= self.end, (upto, self.end)
         self._maybe_durable = self.end
         self.recovery_point = max(self.recovery_point, upto)
+        self._keeper.touched(self.name)
 
     # -- truncate
 
@@ -496,9 +500,11 @@ class Log:
         if end < max(self.recovery_point, self.start):
             self.recovery_point = min(self.recovery_point, end)
             self.start = min(self.start, end)
+            self._keeper.touched(self.name)
             self._keeper.checkpoint_first()
 
     def _after_cut(self, segments: SegmentList) -> None:
+        self._keeper.touched(self.name)
         if self._epochs.cut_from(self.end):
             self._write_epochs()
         remove_snapshots(self._directory, above=self.end)
@@ -518,6 +524,7 @@ class Log:
         if offset <= self.start:
             return
         self.start = offset
+        self._keeper.touched(self.name)
         segments = self._opened()
         if segments.drop_below(offset):
             remove_snapshots(self._directory, below=segments.first.base)

@@ -77,6 +77,7 @@ class BrokerProcess:
         self._swept = False
         self._serving = False
         self._ticks = 0
+        self._led = 0
         self._stats = NetworkStats()
         self._board = Board.open(board_name(launch.run_id))
         self._slot = self._board.writer(launch.board_slot)
@@ -232,6 +233,7 @@ class BrokerProcess:
             self._on_disk_failed(error)
         self._hosting.configured(now, image, changes)
         self._replicator.image_changed(image)
+        self._led = self._replicas.leading()
         self._publish(now)
 
     def _follow_settings(self, image: MetadataImage) -> None:
@@ -265,6 +267,7 @@ class BrokerProcess:
         """The cluster has given this life up: nobody gets an answer of it any more. The link
         hears of it too, and asks to be taken back."""
         self._replicator.fenced()
+        self._led = self._replicas.leading()
         self._listener.suspend()
         if self._stopping:
             return  # it has asked for that
@@ -321,7 +324,7 @@ class BrokerProcess:
     def _publish(self, now: Instant) -> None:
         words, stats, counters = self._slot.words, self._stats, self._broker.counters
         words[Word.METADATA_OFFSET] = self._broker.image.offset
-        words[Word.LEADERS] = self._replicas.leading()
+        words[Word.LEADERS] = self._led
         words[Word.REPLICAS] = len(self._replicas)
         words[Word.CONNECTIONS] = stats.connections
         words[Word.CONNECTIONS_ACCEPTED] = stats.accepted
@@ -359,7 +362,13 @@ class BrokerProcess:
             self._on_disk_full(error)
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
-        return {replica.key: replica.high_watermark for replica in self._replicas}
+        """Of the partitions whose checkpoint rows may be old."""
+        found: dict[TopicPartition, int] = {}
+        for key in self._logs.unsettled():
+            replica = self._replicas.get(key)
+            if replica is not None:
+                found[key] = replica.high_watermark
+        return found
 
     def _on_alarm(self, now: Instant) -> Instant | None:
         self._standing.is_lost()

@@ -55,7 +55,6 @@ class Flusher:
         self._asked: list[Callable[[bool], None]] = []
         self._answering: list[Callable[[bool], None]] = []
         """Who asked for the round under way."""
-        self._last_checkpoint: tuple[tuple[str, bytes], ...] = ()
 
     def turn(self, high_watermarks: HighWatermarks | None) -> None:
         """Begin a round if there is anything to do; with high watermarks it writes checkpoints."""
@@ -98,10 +97,8 @@ class Flusher:
         checkpoint = None
         if high_watermarks is not None:
             checkpoint = self._logs.checkpoint(high_watermarks)
-            if checkpoint.contents == self._last_checkpoint:
+            if not checkpoint.tables:
                 checkpoint = None
-            else:
-                self._last_checkpoint = checkpoint.contents
         return _Round(
             flushes=tuple((log, upto, tuple(log.dirty_files(upto))) for log, upto in wanted),
             removals=tuple(self._logs.take_removals()),
@@ -138,10 +135,8 @@ class Flusher:
             return
         if full is None:
             self._logs.checkpointed(checkpoint)
-        else:
-            self._last_checkpoint = ()
-            if not self._full:
-                self._on_full(full)
+        elif not self._full:
+            self._on_full(full)
         self._full = full is not None
 
     def _ended(self) -> None:
