@@ -28,7 +28,6 @@ from measuring import (
     pss_mb,
     versions,
     wait_quiet,
-    warm_memory,
 )
 from pages import write_pages
 from pipelines import open_pipelines, pump_run
@@ -180,18 +179,11 @@ class Bench:
             latency_run(cluster, "latency", self._pace("1", asked.warm / 3))
 
     def produce(self) -> None:
-        def one(cluster: Cluster) -> Figures:
-            warm_memory(self.bytes_max)
-            return produce_run(cluster, self._load(self.asked.seconds))
-
-        self.in_turn("produce", one)
+        load = self._load(self.asked.seconds)
+        self.in_turn("produce", lambda cluster: produce_run(cluster, load))
 
     def prebuilt(self, question: str) -> None:
-        def one(cluster: Cluster) -> Figures:
-            warm_memory(self.bytes_max)
-            return self._pump(cluster, question, self.asked.seconds)
-
-        self.in_turn(question, one)
+        self.in_turn(question, lambda cluster: self._pump(cluster, question, self.asked.seconds))
 
     def consume(self) -> None:
         asked = self.asked

@@ -22,6 +22,8 @@ _WHOLE = 0.9
 """So busy is as good as busy all the time: the shares are read a moment apart."""
 GB = 1e9
 MB = 1e6
+WRITTEN_BYTES_MAX = 4 << 30
+"""More than the fastest producer here writes in a run."""
 
 Figures = dict[str, Any]
 
@@ -192,7 +194,8 @@ def warm_memory(size_bytes: int) -> float:
 
     A virtual machine that reports its free pages gives them back to its host: each page then costs
     a fault in the host at its first use, several times what writing to it costs, whoever writes.
-    Pages that were used a moment ago do not. Without this the host would be measured.
+    Pages that were used a moment ago do not. Without this the host would be measured. They stay
+    with the machine for some seconds, so this is the last thing before a measurement.
     """
     with tempfile.TemporaryFile() as file:
         chunk = os.urandom(_CHUNK_BYTES)
@@ -202,7 +205,7 @@ def warm_memory(size_bytes: int) -> float:
         spent, count = time.process_time(), 256
         for at in range(count):
             os.pwrite(file.fileno(), chunk, at * _CHUNK_BYTES)
-        return (time.process_time() - spent) / (count * _CHUNK_BYTES / GB)
+        return round((time.process_time() - spent) / (count * _CHUNK_BYTES / GB), 3)
 
 
 # -- runs ---------------------------------------------------------------------------------------
@@ -218,20 +221,12 @@ def wait_quiet(seconds_max: float, *, share: float = 0.08) -> None:
             return
 
 
-def repeat(
-    asked: argparse.Namespace, one: Callable[[], Figures], *, memory_bytes: int = 0
-) -> list[Figures]:
-    """The figures of each run; the noisy ones are marked, not hidden.
-
-    `memory_bytes` is what a run will write.
-    """
+def repeat(asked: argparse.Namespace, one: Callable[[], Figures]) -> list[Figures]:
+    """The figures of each run; the noisy ones are marked, not hidden."""
     runs = []
     for _ in range(asked.runs):
         wait_quiet(asked.quiet_wait)
-        plain = warm_memory(memory_bytes) if memory_bytes else None
         figures = one()
-        if plain is not None:
-            figures["plain_write_cpu_s_per_gb"] = round(plain, 3)
         figures["noisy"] = figures.get("other_share", 0.0) > asked.noise
         print(json.dumps(figures), file=sys.stderr, flush=True)
         runs.append(figures)

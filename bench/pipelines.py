@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from clusters import Cluster
-from measuring import MB, Figures, Meter
+from measuring import GB, MB, WRITTEN_BYTES_MAX, Figures, Meter, warm_memory
 from raw_client import PRODUCE_VERSION, ProduceFrame, RawClient
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response
@@ -111,10 +111,11 @@ def pump_run(
     *,
     in_flight: int,
     seconds: float,
-    bytes_max: int = 1 << 62,
+    bytes_max: int = WRITTEN_BYTES_MAX,
 ) -> Figures:
     """Warmed up for a moment, then measured."""
     pump(pipelines, in_flight=in_flight, seconds=min(1.0, seconds / 4))
+    plain = warm_memory(bytes_max)
     value_bytes = pipelines[0].value_bytes
     meter = Meter(cluster.pids)
     answered = pump(
@@ -124,13 +125,14 @@ def pump_run(
         requests_max=bytes_max // value_bytes,
     )
     figures = meter.stop()
-    gigabytes = answered * value_bytes / 1e9
+    gigabytes = answered * value_bytes / GB
     return {
         **figures,
         "requests": answered,
         "requests_per_s": round(answered / figures["wall_s"]),
         "broker_ms_per_request": round(1000 * figures["brokers_cpu_s"] / answered, 4),
-        "mb_per_s": round(gigabytes * 1e9 / MB / figures["wall_s"], 1),
+        "mb_per_s": round(answered * value_bytes / MB / figures["wall_s"], 1),
         "brokers_cpu_s_per_gb": round(figures["brokers_cpu_s"] / gigabytes, 3),
         "client_cpu_s_per_gb": round(figures["client_cpu_s"] / gigabytes, 3),
+        "plain_write_cpu_s_per_gb": plain,
     }

@@ -6,7 +6,7 @@ import confluent_kafka
 
 from clusters import running
 from measuring import Arguments, middle, repeat, report, versions
-from workloads import PARTITIONS, PRODUCE_MEMORY_BYTES, PRODUCER, Load, produce_run
+from workloads import PARTITIONS, PRODUCER, Load, produce_run
 
 _NAMES = (
     "mb_per_s",
@@ -32,7 +32,7 @@ def parser() -> Arguments:
 def run(asked: argparse.Namespace) -> None:
     load = Load(size=asked.size, compression=asked.compression, seconds=asked.seconds)
     with running() as cluster:
-        runs = repeat(asked, lambda: produce_run(cluster, load), memory_bytes=PRODUCE_MEMORY_BYTES)
+        runs = repeat(asked, lambda: produce_run(cluster, load))
     settings = {
         "size": asked.size,
         "compression": asked.compression,

@@ -6,7 +6,6 @@ from clusters import running
 from measuring import Arguments, middle, repeat, report, versions
 from pipelines import open_pipelines, pump_run
 from raw_client import RawClient
-from workloads import PRODUCE_MEMORY_BYTES
 
 _TOPIC = "small"
 _NAMES = (
@@ -40,7 +39,6 @@ def run(asked: argparse.Namespace) -> None:
                 lambda: pump_run(
                     cluster, pipelines, in_flight=asked.in_flight, seconds=asked.seconds
                 ),
-                memory_bytes=PRODUCE_MEMORY_BYTES,
             )
     settings = {
         "connections": asked.connections,

@@ -11,11 +11,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from clusters import Cluster
-from measuring import GB, MB, Figures, Meter, percentile
+from measuring import GB, MB, WRITTEN_BYTES_MAX, Figures, Meter, percentile, warm_memory
 
 PARTITIONS: Final = 6
-PRODUCE_MEMORY_BYTES: Final = 4 << 30
-"""More than the fastest producer here writes in a run."""
 _BURST: Final = 200
 _WORDS: Final = (
     "order",
@@ -114,7 +112,7 @@ class Load:
     acks: str = "all"
     replication: int = 1
     seconds: float = 5.0
-    bytes_max: int = 1 << 62
+    bytes_max: int = WRITTEN_BYTES_MAX
 
 
 def produce_run(cluster: Cluster, load: Load) -> Figures:
@@ -127,12 +125,14 @@ def produce_run(cluster: Cluster, load: Load) -> Figures:
         | {"bootstrap.servers": cluster.bootstrap, "compression.type": load.compression}
     )
     send(producer, topic, content, min(2.0, load.seconds / 4))
+    plain = warm_memory(load.bytes_max)
     meter = Meter(cluster.pids)
     sent = send(
         producer, topic, content, load.seconds, records_max=max(1, load.bytes_max // load.size)
     )
     figures = meter.stop()
     drop_topic(cluster.bootstrap, topic)
+    figures["plain_write_cpu_s_per_gb"] = plain
     return {**figures, **rates(figures, records=sent, value_bytes=sent * load.size)}
 
 

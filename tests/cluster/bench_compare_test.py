@@ -25,7 +25,7 @@ def test_every_client_program_runs_against_a_cluster_of_two_brokers() -> None:
         make_topic(cluster.bootstrap, "latency", 1)
         make_topic(cluster.bootstrap, "prebuilt", 3)
         with open_pipelines(cluster, "prebuilt", batch_bytes=16_384) as pipelines:
-            small = pump_run(cluster, pipelines, in_flight=5, seconds=0.1)
+            small = pump_run(cluster, pipelines, in_flight=5, seconds=0.1, bytes_max=1_000_000)
         found: dict[str, Figures] = {
             "produce": produce_run(cluster, Load(size=100, seconds=0.1, bytes_max=100_000)),
             "consume": consume_run(cluster, "consume", size=100, records=2_000),
