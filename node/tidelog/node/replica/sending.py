@@ -60,6 +60,7 @@ class Feed:
         "replica",
         "sent",
         "told",
+        "told_at",
         "unacked",
     )
 
@@ -73,7 +74,8 @@ class Feed:
         self.sent = self.acked = start
         self.live = False
         self.told = Offset(-1)
-        """The high watermark that it was sent last."""
+        """The high watermark that it was sent last, and when it was."""
+        self.told_at = Instant(0)
         self.unacked: deque[tuple[Offset, int]] = deque()
         """Bytes under way outside the ring: where they end in the log, how many they are."""
 
@@ -85,6 +87,7 @@ class Outgoing:
         "address",
         "behind",
         "broker_epoch",
+        "counted_on",
         "feeds",
         "joined",
         "leaving",
@@ -96,6 +99,8 @@ class Outgoing:
     def __init__(self, address: Address, broker_epoch: Offset) -> None:
         self.address = address
         self.broker_epoch = broker_epoch
+        self.counted_on = False
+        """Whether our metadata has said of this life that it is in the cluster."""
         self.feeds: dict[int, Feed] = {}
         self.behind: dict[Feed, None] = {}
         """Those that catch up; the first is the next to get something."""
@@ -357,11 +362,25 @@ class Sending:
                 self._drop(feed)
 
     def image_changed(self, now: Instant) -> None:
-        """What was parked may be answered now."""
+        """Who was given up is sent nothing more; what was parked may be answered now."""
         for stream in list(self._streams.values()):
+            if self._is_given_up(stream):
+                self.end(stream)
+                continue
             parked, stream.parked = stream.parked, {}
             for asked in parked.values():
                 self.attach(now, stream, asked)
+
+    def _is_given_up(self, stream: Outgoing) -> bool:
+        """Whether the cluster counted on the life that opened it, and does no more.
+
+        A stream may be here before the record that lets its follower in.
+        """
+        broker = self.image.brokers.get(stream.peer)
+        counts = broker is not None and not broker.fenced and broker.epoch == stream.broker_epoch
+        if counts:
+            stream.counted_on = True
+        return stream.counted_on and not counts
 
     # -- what is sent
 
@@ -422,7 +441,7 @@ class Sending:
         self._sent(now, feed, end)
 
     def _sent(self, now: Instant, feed: Feed, end: Offset) -> None:
-        feed.sent = end
+        feed.sent, feed.told_at = end, now
         if feed not in self._unacked:
             self._unacked[feed] = now
 
@@ -492,7 +511,7 @@ class Sending:
         for feed, asked in list(self._unacked.items()):
             if now - asked >= ms(REPEAT_MS):
                 self._unacked[feed] = now
-                self._say_state(feed, ack_wanted=True)
+                self._say_state(now, feed, ack_wanted=True)
         self.tell(now)
         self._leave_ring_to_its_holder(now)
 
@@ -503,12 +522,18 @@ class Sending:
         self.due = None
         untold, self._untold = self._untold, {}
         for feed in untold:
-            if feed.told < feed.replica.high_watermark:
-                self._say_state(feed, ack_wanted=False)
+            if feed.told >= feed.replica.high_watermark:
+                continue
+            due = Instant(feed.told_at + ms(TELL_WITHIN_MS))
+            if due <= now:
+                self._say_state(now, feed, ack_wanted=False)
+                continue
+            self._untold[feed] = None  # batches flow: the next one will carry it
+            self.due = due if self.due is None else min(self.due, due)
 
-    def _say_state(self, feed: Feed, *, ack_wanted: bool) -> None:
+    def _say_state(self, now: Instant, feed: Feed, *, ack_wanted: bool) -> None:
         replica = feed.replica
-        feed.told = replica.high_watermark
+        feed.told, feed.told_at = replica.high_watermark, now
         start = Offset(replica.log.start)
         state = State(feed.channel, feed.sent, feed.told, start, ack_wanted)
         self._outbox.say(feed.outgoing.address, state)
