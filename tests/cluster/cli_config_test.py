@@ -35,6 +35,8 @@ def test_settings_of_a_topic_from_their_setting_to_their_end(quay: Cluster, gold
         "config unset topic orders retention.ms min.insync.replicas",
         "config unset topic orders segment.ms --json",
         "config describe topic orders --changed",
+        "config lint",
+        "config lint --json",
     )
     golden("cli_config_topic", text)
 

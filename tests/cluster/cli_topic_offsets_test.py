@@ -67,6 +67,7 @@ def test_records_are_deleted_from_the_front(quay: Cluster, golden: Golden) -> No
         "topic empty orders",
         "topic empty orders compacted --yes --json",
         "topic empty orders --yes",
+        "topic empty orders --yes --json",
         "topic offsets orders",
         "consume orders -o start:end",
     )
