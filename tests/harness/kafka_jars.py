@@ -47,8 +47,8 @@ def kafka_classpath() -> str | None:
     return f"{libs}:{libs}/*"
 
 
-def run_kafka_tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's main classes to its end; both outputs as text."""
+def run_kafka_tool(name: str, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's main classes, or a Java source file, to its end; both outputs as text."""
     classpath = kafka_classpath()
     assert classpath is not None, "ask kafka_classpath() first"
     libs = classpath.split(":", 1)[0]
@@ -63,7 +63,9 @@ def run_kafka_tool(name: str, *arguments: str) -> subprocess.CompletedProcess[st
         name,
         *arguments,
     ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(
+        command, input=text, capture_output=True, text=True, timeout=110, check=False
+    )
 
 
 def _cache() -> Path:

@@ -8,8 +8,12 @@ from tidelog.kernel.config import (
     Table,
     boolean,
     integer,
+    list_of,
     number,
     one_of,
+    one_of_any_case,
+    or_unset,
+    some_text,
     text,
     words_of,
 )
@@ -69,12 +73,12 @@ def test_a_boolean_is_nothing_else(given: str) -> None:
 def test_a_whole_number_keeps_its_bounds_which_are_both_included() -> None:
     parse = integer(-1, 3)
     assert [parse(given) for given in ("-1", " 3 ")] == [-1, 3]
-    for given in ("-2", "4", "1.5", "one", ""):
+    for given in ("-2", "4", "1.5", "one", "", "1_0", "\N{ARABIC-INDIC DIGIT THREE}"):
         with pytest.raises(ValueError, match=r".*"):
             parse(given)
 
 
-@pytest.mark.parametrize("given", ["-0.1", "1.1", "nan", "half"])
+@pytest.mark.parametrize("given", ["-0.1", "1.1", "nan", "half", "0_1", ""])
 def test_a_ratio_out_of_bounds_is_refused(given: str) -> None:
     assert number(0, 1)("0.5") == 0.5
     with pytest.raises(ValueError, match=r".*"):
@@ -85,12 +89,42 @@ def test_a_list_takes_known_words_only_and_trims_them() -> None:
     parse = words_of("delete", "compact")
     assert parse("compact, delete") == ("compact", "delete")
     assert parse("") == ()
-    with pytest.raises(ValueError, match="compress"):
-        parse("compress")
+    for given in ("compress", "delete,delete", "delete,", ","):
+        with pytest.raises(ValueError, match=given):
+            parse(given)
+
+
+def test_a_list_may_want_an_entry_at_least() -> None:
+    parse = list_of(str.islower, empty=False)
+    assert parse("b, a") == ("b", "a")
+    for given in ("", " ", "a,B"):
+        with pytest.raises(ValueError, match=f"^{given}$"):
+            parse(given)
+
+
+def test_words_may_be_known_in_any_case_and_stay_as_they_were_given() -> None:
+    parse = one_of_any_case("up", "down")
+    assert parse("Up") == "Up"
+    with pytest.raises(ValueError, match="UPP"):
+        parse("UPP")
+
+
+def test_a_setting_without_a_value_is_left_out_not_given_empty() -> None:
+    lag = Setting(
+        "lag", or_unset(integer(0, 9)), "", "must be from 0 to 9", "L.", "int", unset=True
+    )
+    rack = Setting("rack", or_unset(text), "", "may be any text", "Where.", unset=True)
+    table = Table([lag, rack])
+    assert table.read({}, "lag") is None
+    assert table.check("rack", "") is None
+    with pytest.raises(SettingError, match="leaves it out"):
+        table.check("lag", "")
 
 
 def test_free_text_is_taken_as_it_is() -> None:
-    assert text(" a b ") == " a b "
+    assert text(" a b ") == some_text(" a b ") == " a b "
+    with pytest.raises(ValueError, match=r"^ $"):
+        some_text(" ")
 
 
 def test_rows_without_effect_are_made_only_when_one_is_asked_for() -> None:

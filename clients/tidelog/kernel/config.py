@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+_MAY_BE_EMPTY: Final = frozenset({"string", "password"})
 
 
 class SettingError(ValueError):
@@ -78,6 +80,8 @@ class Table:
         row = self.rows.get(name) or self.all_rows().get(name)
         if row is None:
             raise SettingError(f"unknown setting {name!r}{self._nearest(name)}")
+        if not text and row.unset and row.kind not in _MAY_BE_EMPTY:
+            raise SettingError(f"{name}='': {row.rule}; who wants it unset leaves it out")
         return row.read(text)
 
     def read(self, given: Mapping[str, str], name: str) -> Any:  # noqa: ANN401 -- as Setting.read
@@ -100,11 +104,18 @@ def boolean(text: str) -> bool:
     return lowered == "true"
 
 
+def _digits(text: str) -> str:
+    """Python reads 1_000, too, and the digits of all scripts; other readers of a setting do not."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return text.strip()
+
+
 def integer(low: int, high: int) -> Callable[[str], int]:
     """A whole number between both, both included."""
 
     def parse(text: str) -> int:
-        number = int(text.strip())
+        number = int(_digits(text))
         if not low <= number <= high:
             raise ValueError(text)
         return number
@@ -114,7 +125,7 @@ def integer(low: int, high: int) -> Callable[[str], int]:
 
 def number(low: float, high: float) -> Callable[[str], float]:
     def parse(text: str) -> float:
-        value = float(text.strip())
+        value = float(_digits(text))
         if not low <= value <= high:
             raise ValueError(text)
         return value
@@ -131,16 +142,32 @@ def one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
-def words_of(*words: str) -> Callable[[str], tuple[str, ...]]:
-    """A comma-separated list, each one of the words."""
+def one_of_any_case(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError(text)
+        return text
+
+    return parse
+
+
+def list_of(fits: Callable[[str], bool], *, empty: bool = True) -> Callable[[str], tuple[str, ...]]:
+    """A comma-separated list of different entries that fit; whether it may be empty."""
 
     def parse(text: str) -> tuple[str, ...]:
-        given = tuple(part.strip() for part in text.split(",") if part.strip())
-        if not set(given) <= set(words):
+        given = tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+        if not given and not empty:
+            raise ValueError(text)
+        if len(set(given)) < len(given) or not all(part and fits(part) for part in given):
             raise ValueError(text)
         return given
 
     return parse
+
+
+def words_of(*words: str) -> Callable[[str], tuple[str, ...]]:
+    """A comma-separated list, each one of the words, and each once."""
+    return list_of(frozenset(words).__contains__)
 
 
 def or_unset(parse: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -154,4 +181,11 @@ def or_unset(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def text(value: str) -> str:
     """Anything."""
+    return value
+
+
+def some_text(value: str) -> str:
+    """Anything but nothing."""
+    if not value.strip():
+        raise ValueError(value)
     return value

@@ -1,17 +1,33 @@
 """Kafka's broker settings that have no effect here: known, checked, and listed as such.
 
 A line is a name, Kafka's type, its default (`-` for none, `=` for an empty text) and, where Kafka has
-one, the range or the words it takes. Whoever gives one of them an effect moves its row to `settings.py`.
+one, the range or the words it takes (`~`: in any case; `!`: not empty). Whoever gives one of them an effect moves its row to `settings.py`.
 """
 # ruff: noqa: E501 -- some names of Kafka's classes are longer than a line
 
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from tidelog.kernel.config import Setting, boolean, integer, number, one_of, or_unset, text
+from tidelog.kernel.config import (
+    Setting,
+    boolean,
+    integer,
+    list_of,
+    number,
+    one_of,
+    one_of_any_case,
+    or_unset,
+    some_text,
+    text,
+)
 
 _UNSET: Final = "-"
 _EMPTY: Final = "="
+_ANY_CASE: Final = "~"
+_NOT_EMPTY: Final = "!"
+_PLACES: Final = {"HOST:PORT": r"[^\s,@]+:\d+", "ID@HOST:PORT": r"\d+@[^\s,@]+:\d+"}
 _BOUNDS: Final = {"short": 2**15 - 1, "int": 2**31 - 1, "long": 2**63 - 1}
 
 _REASONS: Final = (
@@ -46,7 +62,7 @@ _REST: Final = "Nothing here acts on it."
 _ROWS: Final = """\
 add.partitions.to.txn.retry.backoff.max.ms int 100 0..
 add.partitions.to.txn.retry.backoff.ms int 20 1..
-advertised.listeners list -
+advertised.listeners list - !
 alter.config.policy.class.name class -
 alter.log.dirs.replication.quota.window.num int 11 1..
 alter.log.dirs.replication.quota.window.size.seconds int 1 1..
@@ -61,10 +77,10 @@ config.providers list =
 connection.failed.authentication.delay.ms int 100 0..
 connections.max.reauth.ms long 0
 controlled.shutdown.enable boolean true
-controller.listener.names list -
+controller.listener.names list - !
 controller.quorum.append.linger.ms int 25 0..
 controller.quorum.auto.join.enable boolean false
-controller.quorum.bootstrap.servers list =
+controller.quorum.bootstrap.servers list = HOST:PORT
 controller.quorum.election.backoff.max.ms int 1000 0..
 controller.quorum.election.timeout.ms int 1000 0..
 controller.quorum.fetch.max.bytes int 1048576 1..
@@ -72,7 +88,7 @@ controller.quorum.fetch.snapshot.max.bytes int 1048576 1..
 controller.quorum.fetch.timeout.ms int 2000 0..
 controller.quorum.request.timeout.ms int 2000 0..
 controller.quorum.retry.backoff.ms int 20 0..
-controller.quorum.voters list =
+controller.quorum.voters list = ID@HOST:PORT
 controller.quota.window.num int 11 1..
 controller.quota.window.size.seconds int 1 1..
 controller.socket.timeout.ms int 30000
@@ -88,13 +104,13 @@ fetch.purgatory.purge.interval.requests int 1000
 follower.fetch.last.tiered.offset.enable boolean false
 follower.replication.throttled.rate long 9223372036854775807 0..
 group.consumer.assignment.interval.ms int 1000 0..
-group.consumer.assignors list uniform,range
+group.consumer.assignors list uniform,range !
 group.consumer.heartbeat.interval.ms int 5000 1..
 group.consumer.max.assignment.interval.ms int 15000 0..
 group.consumer.max.heartbeat.interval.ms int 15000 1..
 group.consumer.max.session.timeout.ms int 60000 1..
 group.consumer.max.size int 2147483647 1..
-group.consumer.migration.policy string bidirectional disabled|downgrade|upgrade|bidirectional
+group.consumer.migration.policy string bidirectional ~disabled|downgrade|upgrade|bidirectional
 group.consumer.min.assignment.interval.ms int 0 0..
 group.consumer.min.heartbeat.interval.ms int 5000 1..
 group.consumer.min.session.timeout.ms int 45000 1..
@@ -102,14 +118,14 @@ group.consumer.session.timeout.ms int 45000 1..
 group.coordinator.append.linger.ms int -1 -1..
 group.coordinator.background.threads int 2 1..
 group.coordinator.cached.buffer.max.bytes int 1048588 524288..
-group.coordinator.rebalance.protocols list classic,consumer,streams
+group.coordinator.rebalance.protocols list classic,consumer,streams !classic|consumer|share|streams
 group.coordinator.threads int 4 1..
 group.initial.rebalance.delay.ms int 3000
 group.max.session.timeout.ms int 1800000
 group.max.size int 2147483647 1..
 group.min.session.timeout.ms int 6000
 group.share.assignment.interval.ms int 1000 0..
-group.share.assignors list simple
+group.share.assignors list simple !
 group.share.delivery.count.limit int 5 2..10
 group.share.heartbeat.interval.ms int 5000 1..
 group.share.max.assignment.interval.ms int 15000 0..
@@ -149,13 +165,13 @@ kafka.metrics.reporters list =
 leader.imbalance.check.interval.seconds long 300 1..
 leader.replication.throttled.rate long 9223372036854775807 0..
 listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
-listeners list PLAINTEXT://:9092
+listeners list PLAINTEXT://:9092 !
 log.cleaner.io.buffer.load.factor double 0.9
 log.cleaner.io.buffer.size int 524288 0..
 log.cleaner.threads int 1 0..
-log.dir list /tmp/kafka-logs
+log.dir list /tmp/kafka-logs !
 log.dir.failure.timeout.ms long 30000 1..
-log.dirs list -
+log.dirs list - !
 log.flush.offset.checkpoint.interval.ms int 60000 0..
 log.flush.start.offset.checkpoint.interval.ms int 60000 0..
 max.connection.creation.rate int 2147483647 0..
@@ -189,7 +205,7 @@ offsets.topic.num.partitions int 50 1..
 offsets.topic.replication.factor short 3 1..
 offsets.topic.segment.bytes int 104857600 1..
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
-process.roles list -
+process.roles list - !broker|controller
 producer.purgatory.purge.interval.requests int 1000
 queued.max.request.bytes long -1
 queued.max.requests int 500 1..
@@ -210,15 +226,15 @@ remote.log.manager.follower.thread.pool.size int 2 1..
 remote.log.manager.task.interval.ms long 30000 1..
 remote.log.manager.thread.pool.size int 2 1..
 remote.log.metadata.custom.metadata.max.bytes int 128 0..
-remote.log.metadata.manager.class.name string org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
+remote.log.metadata.manager.class.name string org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager !
 remote.log.metadata.manager.class.path string -
-remote.log.metadata.manager.impl.prefix string rlmm.config.
+remote.log.metadata.manager.impl.prefix string rlmm.config. !
 remote.log.metadata.manager.listener.name string -
 remote.log.reader.max.pending.tasks int 100 1..
 remote.log.reader.threads int 10 1..
 remote.log.storage.manager.class.name string -
 remote.log.storage.manager.class.path string -
-remote.log.storage.manager.impl.prefix string rsm.config.
+remote.log.storage.manager.impl.prefix string rsm.config. !
 remote.log.storage.system.enable boolean false
 replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0..
 replica.fetch.backoff.ms int 1000 0..
@@ -254,7 +270,7 @@ sasl.login.retry.backoff.max.ms long 10000
 sasl.login.retry.backoff.ms long 100
 sasl.mechanism.controller.protocol string GSSAPI
 sasl.mechanism.inter.broker.protocol string GSSAPI
-sasl.oauthbearer.assertion.algorithm string RS256
+sasl.oauthbearer.assertion.algorithm string RS256 ~rs256|es256
 sasl.oauthbearer.assertion.claim.aud string -
 sasl.oauthbearer.assertion.claim.exp.seconds int 300 0..86400
 sasl.oauthbearer.assertion.claim.iss string -
@@ -348,7 +364,7 @@ def _row(name: str, kind: str, default: str, allowed: str = "") -> Setting:
     parse, rule = _parser(kind, allowed)
     return Setting(
         name=name,
-        parse=or_unset(parse),
+        parse=or_unset(parse) if default == _UNSET else parse,
         default="" if default in {_UNSET, _EMPTY} else default,
         rule=rule,
         doc=f"Known and checked for Kafka's sake; it has no effect. {_reason(name)}",
@@ -363,7 +379,7 @@ def _reason(name: str) -> str:
 
 
 def _parser(kind: str, allowed: str) -> tuple[Callable[[str], Any], str]:
-    low, dots, high = allowed.partition("..")
+    low, _, high = allowed.partition("..")
     if kind == "boolean":
         return boolean, "must be true or false"
     if kind == "double":
@@ -373,7 +389,29 @@ def _parser(kind: str, allowed: str) -> tuple[Callable[[str], Any], str]:
         bound = _BOUNDS[kind]
         smallest, largest = int(low or -bound - 1), int(high or bound)
         return integer(smallest, largest), f"must be a whole number from {smallest} to {largest}"
-    if allowed and not dots:
-        words = allowed.split("|")
-        return one_of(*words), f"must be {' or '.join(words)}"
-    return text, "may be any text"
+    return _list_parser(allowed) if kind == "list" else _text_parser(allowed)
+
+
+def _text_parser(allowed: str) -> tuple[Callable[[str], Any], str]:
+    if allowed == _NOT_EMPTY:
+        return some_text, "may be any text, but not empty"
+    words = allowed.lstrip(_ANY_CASE).split("|") if allowed else []
+    rule = f"must be {' or '.join(words)}" if words else "may be any text"
+    if allowed.startswith(_ANY_CASE):
+        return one_of_any_case(*words), f"{rule}, in any case"
+    return one_of(*words) if words else text, rule
+
+
+def _list_parser(allowed: str) -> tuple[Callable[[str], Any], str]:
+    if allowed in _PLACES:
+        alike = partial(_is_like, _PLACES[allowed])
+        return list_of(alike), f"must be a list of different {allowed}"
+    words = frozenset(filter(None, allowed.lstrip(_NOT_EMPTY).split("|")))
+    rule = f"must be a list of different {' or '.join(sorted(words)) or 'entries'}"
+    empty = not allowed.startswith(_NOT_EMPTY)
+    fits: Callable[[str], bool] = words.__contains__ if words else bool
+    return list_of(fits, empty=empty), rule if empty else f"{rule}, at least one"
+
+
+def _is_like(pattern: str, given: str) -> bool:
+    return re.fullmatch(pattern, given) is not None

@@ -59,7 +59,7 @@ def _replicas(name: str) -> Setting:
 
 
 def _throttled(given: str) -> str:
-    pairs = [part.strip().split(":") for part in given.split(",")]
+    pairs = [part.strip().split(":") for part in given.split(",") if part.strip()]
     if given.strip() in {"", "*"} or all(
         len(pair) == 2 and all(number.isdecimal() for number in pair) for pair in pairs
     ):
