@@ -97,6 +97,20 @@ def test_broker(running: Cluster, golden: Golden) -> None:
     golden("cli_cluster_broker", text)
 
 
+def test_broker_add(running: Cluster, golden: Golden) -> None:
+    text = told(
+        running,
+        ["broker", "add"],
+        ["broker", "add", "--json"],
+        ["broker", "kill", "3"],
+        ["broker", "start", "3"],
+        ["broker", "add", "4"],
+        ["broker", "restart"],
+        ["broker", "restart", "--rolling", "0"],
+    )
+    golden("cli_cluster_broker_add", text)
+
+
 def test_coordinator(running: Cluster, golden: Golden) -> None:
     text = told(
         running,

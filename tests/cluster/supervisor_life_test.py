@@ -150,6 +150,48 @@ def test_a_killed_broker_stays_down_and_comes_back_on_its_port_when_started(
     assert cluster.broker_pid(1) != pid
 
 
+def test_an_added_broker_stays_with_the_cluster_on_its_port(cluster: Cluster) -> None:
+    cluster.done("broker", "add")
+    port = port_of(cluster, 2)
+    socket.create_connection(("127.0.0.1", port)).close()
+    assert cluster.status()["bootstrap"].endswith(f",127.0.0.1:{port}")
+    assert cluster.done("wait", "ready").out.endswith(f",127.0.0.1:{port}\n")
+    cluster.stop()
+    cluster.brokers = 3
+    cluster.start()
+    assert port_of(cluster, 2) == port
+    assert state(cluster, "broker", 2) == "running"
+
+
+def test_a_broker_is_not_added_where_its_port_is_taken_and_is_once_it_is_free(
+    tmp_path: Path,
+) -> None:
+    with socket.socket() as first, socket.socket() as second:
+        base = two_ports(first, second)
+        first.close()
+        with Cluster(tmp_path, program=STAND_INS, options=["--base-port", str(base)]) as cluster:
+            refused = cluster.command("broker", "add")
+            assert refused.code == 1
+            assert f"no broker can be added: port {base + 1} is in use" in refused.err
+            assert len(cluster.status()["processes"]) == 3
+            second.close()
+            cluster.done("broker", "add")
+            assert port_of(cluster, 1) == base + 1
+
+
+def two_ports(first: socket.socket, second: socket.socket) -> int:
+    """Bind two that follow each other; the lower one."""
+    for port in range(20_000, 30_000, 2):
+        try:
+            first.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        second.bind(("127.0.0.1", port + 1))
+        second.listen()
+        return port
+    raise AssertionError("no free ports")
+
+
 def test_a_broker_that_crashes_comes_back_where_that_was_asked_for(tmp_path: Path) -> None:
     with Cluster(tmp_path, program=STAND_INS, options=["--restart"]) as cluster:
         pid = cluster.broker_pid(0)

@@ -12,6 +12,7 @@ from tidelog.tools.supervisor.plan import (
     CRASHES_KEPT_MAX,
     RESTART_DELAY_MAX,
     Action,
+    AddAsked,
     BecameReady,
     EndAsked,
     Ended,
@@ -274,3 +275,26 @@ def test_a_stop_as_asked_is_no_crash() -> None:
 )
 def test_an_end_has_a_name(code: int, text: str) -> None:
     assert text in ending(code)
+
+
+def test_an_added_process_is_spawned_at_once_and_restarted_as_its_kind_is() -> None:
+    for restart in (False, True):
+        bench = Bench(restart=restart)
+        bench.spawn_due()
+        for name in ALL:
+            bench.step(BecameReady(name))
+        added = Name(Role.BROKER, 2)
+        (spawn,) = bench.step(AddAsked(added))
+        assert isinstance(spawn, Spawn)
+        assert spawn.name == added
+        bench.step(Spawned(added, 7))
+        bench.step(BecameReady(added))
+        after = bench.step(Ended(added, -signal.SIGKILL))
+        assert any(isinstance(action, Spawn) for action in after) == restart
+
+
+def test_nothing_is_added_to_a_cluster_that_is_ending() -> None:
+    bench = Bench()
+    bench.spawn_due()
+    bench.step(EndAsked())
+    assert bench.step(AddAsked(Name(Role.BROKER, 2))) == []

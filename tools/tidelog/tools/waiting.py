@@ -49,6 +49,20 @@ def until_in_sync(target: Target, names: Sequence[str], timeout_s: float) -> dic
             time.sleep(_TRY_EVERY_S)
 
 
+def until_all_in_sync(target: Target, timeout_s: float) -> None:
+    """Every partition of every topic is led and in sync."""
+    deadline = time.monotonic() + timeout_s
+    with connected(target) as client:
+        while True:
+            client.run(refresh(client.view, None))
+            late = _first_late(client.view, list(client.view.topics.values()))
+            if late is None:
+                return
+            if time.monotonic() >= deadline:
+                fail(f"{late}: see tidelog topic describe", UNREACHABLE)
+            time.sleep(_TRY_EVERY_S)
+
+
 def _first_late(view: ClusterView, topics: Sequence[TopicView]) -> str | None:
     for topic in topics:
         for number, partition in topic.partitions.items():

@@ -1,7 +1,7 @@
-"""`tidelog up`, `down`, `status`, `broker …` and `coordinator …`."""
+"""`tidelog up`, `down` and `status`."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.tools.output import (
     CliError,
     Command,
-    Group,
     Target,
     cluster_options,
     emit_json,
@@ -231,101 +230,3 @@ def _row(process: Mapping[str, Any]) -> tuple[object, ...]:
         process["leaders"],
         process["replicas"],
     )
-
-
-# -- single processes ---------------------------------------------------------------------------
-
-_DONE_WORD = {
-    "start": "started",
-    "stop": "stopped",
-    "restart": "restarted",
-    "kill": "killed",
-    "pause": "paused",
-    "resume": "resumed",
-}
-
-
-def _do(target: Target, what: str, role: str, ids: tuple[int, ...], *, as_json: bool) -> None:
-    """One after the other; the first refusal ends the command."""
-    done: list[dict[str, object]] = []
-    try:
-        with link_to(target) as link:
-            for process_id in ids:
-                answer = link.ask(what, role=role, id=process_id)
-                done.append({"role": role, "id": process_id, "pid": answer["pid"], "did": what})
-                if not as_json:
-                    name = f"{role} {process_id}" if role == "broker" else role
-                    click.echo(f"{name} {_DONE_WORD[what]} (pid {answer['pid']})")
-    finally:
-        if as_json and done:
-            emit_json({"version": VERSION, "processes": done})
-
-
-def _broker_command(what: str, text: str) -> click.Command:
-    @click.command(
-        what,
-        cls=Command,
-        help=text,
-        examples=(f"tidelog broker {what} 0", f"tidelog broker {what} 0 1 --json"),
-    )
-    @click.argument("ids", metavar="ID...", type=click.IntRange(0), nargs=-1, required=True)
-    @cluster_options
-    @json_option
-    def command(target: Target, *, ids: tuple[int, ...], as_json: bool) -> None:
-        _do(target, what, "broker", ids, as_json=as_json)
-
-    return command
-
-
-def _coordinator_command(what: str, text: str) -> click.Command:
-    @click.command(
-        what,
-        cls=Command,
-        help=text,
-        examples=(f"tidelog coordinator {what}", f"tidelog coordinator {what} --json"),
-    )
-    @cluster_options
-    @json_option
-    def command(target: Target, *, as_json: bool) -> None:
-        _do(target, what, "coordinator", (0,), as_json=as_json)
-
-    return command
-
-
-@click.group(
-    cls=Group,
-    examples=("tidelog broker kill 2", "tidelog broker start 2", "tidelog broker pause 0 1"),
-)
-def broker() -> None:
-    """Start, stop, kill or pause brokers; returns when it is so."""
-
-
-@click.group(cls=Group, examples=("tidelog coordinator kill", "tidelog coordinator pause --json"))
-def coordinator() -> None:
-    """Kill or pause the coordinator; a dead or silent one is started again by the supervisor."""
-
-
-_BROKER_COMMANDS: Mapping[str, str] = {
-    "start": "Start brokers that do not run; returns when they take clients.",
-    "stop": "End brokers in order (SIGTERM); they stay down until started.",
-    "restart": "Stop brokers, where they run, and start them.",
-    "kill": "Kill brokers (SIGKILL); they stay down until started.",
-    "pause": "Freeze brokers (SIGSTOP).",
-    "resume": "Let paused brokers go on (SIGCONT).",
-}
-_COORDINATOR_COMMANDS: Mapping[str, str] = {
-    "kill": "Kill the coordinator (SIGKILL); it is started again at once.",
-    "pause": "Freeze the coordinator (SIGSTOP); silent for 2 s it is restarted.",
-    "resume": "Let a paused coordinator go on (SIGCONT).",
-}
-
-
-def _fill(
-    group: click.Group, make: Callable[[str, str], click.Command], rows: Mapping[str, str]
-) -> None:
-    for what, text in rows.items():
-        group.add_command(make(what, text))
-
-
-_fill(broker, _broker_command, _BROKER_COMMANDS)
-_fill(coordinator, _coordinator_command, _COORDINATOR_COMMANDS)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.instant import Instant, s
 from tidelog.node.ipc.layout import Role
 from tidelog.tools.supervisor.plan import (
@@ -51,6 +52,10 @@ class Desk(Protocol):
 
     def take(self, event: Event) -> None:
         """A step of the plan, and everything that follows from it."""
+        ...
+
+    def add_broker(self) -> Name:
+        """One more, being started; CannotStartError where there is no place for it."""
         ...
 
     def send(self, name: Name, number: signal.Signals) -> None: ...
@@ -128,6 +133,8 @@ class Answers:
                 connection.answer({"ok": True, "pid": self._desk.end(force=force, sync=sync)})
             case "start" | "stop" | "kill" | "pause" | "resume" as what:
                 self._one(connection, what, self._named(document))
+            case "add":
+                self._add(connection)
             case "restart":
                 self._restart(connection, self._named(document))
             case what:
@@ -147,11 +154,28 @@ class Answers:
             ids = ", ".join(str(n.process_id) for n in processes if n.role is Role.BROKER)
             asked = f"broker {process_id}" if role is Role.BROKER else str(document.get("role"))
             raise RefusedError(f"there is no {asked}: the brokers are {ids}", NOT_FOUND)
+        self._check_running()
+        return processes[name]
+
+    def _check_running(self) -> None:
         if self._desk.plan.ending:
             raise RefusedError("the cluster is ending: start it again with tidelog up", FAILED)
         if not self._desk.plan.opened:
             raise RefusedError("the cluster is still starting: see tidelog wait ready", FAILED)
-        return processes[name]
+
+    def _add(self, connection: Connection) -> None:
+        self._check_running()
+        try:
+            name = self._desk.add_broker()
+        except CannotStartError as error:
+            raise RefusedError(f"no broker can be added: {error}", FAILED) from error
+        process = self._desk.plan.processes[name]
+
+        def answer() -> Document | None:
+            so_far = _started(process)
+            return so_far if so_far is None else {**so_far, "id": name.process_id}
+
+        self._wait(connection, answer, _STARTS_WITHIN, lambda: _not_in_time("start", process))
 
     def _one(self, connection: Connection, what: str, process: Process) -> None:
         if (what == "start") == process.is_alive:

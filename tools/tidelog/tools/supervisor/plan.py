@@ -76,6 +76,12 @@ class StartAsked(Struct, frozen=True):
     name: Name
 
 
+class AddAsked(Struct, frozen=True):
+    """A process that there has not been so far, to be started now."""
+
+    name: Name
+
+
 class StopAsked(Struct, frozen=True):
     name: Name
 
@@ -90,7 +96,9 @@ class Ticked(Struct, frozen=True):
     pass
 
 
-Event = Spawned | BecameReady | Refused | Ended | StartAsked | StopAsked | EndAsked | Ticked
+Event = (
+    Spawned | BecameReady | Refused | Ended | AddAsked | StartAsked | StopAsked | EndAsked | Ticked
+)
 
 
 class Spawn(Struct, frozen=True):
@@ -167,6 +175,8 @@ class Plan(Struct):
 
     processes: dict[Name, Process]
     next_incarnation: Incarnation
+    restart: bool = False
+    """Brokers that end by a fault are started again, not the coordinators only."""
     opened: bool = False
     ending: bool = False
     forced: bool = False
@@ -176,10 +186,10 @@ class Plan(Struct):
     @classmethod
     def of(cls, names: Sequence[Name], *, restart: bool, next_incarnation: Incarnation) -> "Plan":
         """Brokers come back by themselves only where `restart` says so; the coordinators always."""
-        return cls(
-            {name: Process(name, restart or name.role is not Role.BROKER) for name in names},
-            next_incarnation,
-        )
+        plan = cls({}, next_incarnation, restart)
+        for name in names:
+            plan._add(name)
+        return plan
 
     def step(self, now: Instant, event: Event) -> list[Action]:
         actions: list[Action] = []
@@ -192,6 +202,8 @@ class Plan(Struct):
                 self.processes[name].sentence = sentence
             case Ended(name, code):
                 actions = self._ended(now, self.processes[name], code)
+            case AddAsked(name):
+                self._start(now, self._add(name))
             case StartAsked(name):
                 self._start(now, self.processes[name])
             case StopAsked(name):
@@ -213,6 +225,12 @@ class Plan(Struct):
 
     def not_ready(self) -> list[Process]:
         return [p for p in self.processes.values() if p.phase is not Phase.RUNNING]
+
+    def _add(self, name: Name) -> Process:
+        assert name not in self.processes, name
+        process = Process(name, self.restart or name.role is not Role.BROKER)
+        self.processes[name] = process
+        return process
 
     def _due(self, now: Instant) -> list[Action]:
         if self.ending:

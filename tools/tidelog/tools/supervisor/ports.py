@@ -21,7 +21,7 @@ class PortKeeper:
     """Holds ports until it is closed."""
 
     def __init__(self) -> None:
-        self._sockets: list[socket.socket] = []
+        self._kept: dict[int, tuple[socket.socket, socket.socket]] = {}
 
     def keep(self, wanted: int, *, preferred: int = 0) -> int:
         """Keep a port; 0 takes the preferred one if it is free, else any."""
@@ -39,10 +39,14 @@ class PortKeeper:
                 failed = error
         raise failed
 
-    def close(self) -> None:
-        for held in self._sockets:
+    def let_go(self, port: int) -> None:
+        """For others to take."""
+        for held in self._kept.pop(port):
             held.close()
-        self._sockets.clear()
+
+    def close(self) -> None:
+        for port in list(self._kept):
+            self.let_go(port)
 
     def _keep(self, port: int) -> int:
         keeper = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -56,7 +60,7 @@ class PortKeeper:
             keeper.close()
             claim.close()
             raise CannotStartError(_why(port, error)) from error
-        self._sockets += [keeper, claim]
+        self._kept[port] = (keeper, claim)
         return port
 
 

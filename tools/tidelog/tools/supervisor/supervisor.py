@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable
 from typing import Any, assert_never
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import BrokerId, Incarnation
 from tidelog.kernel.instant import Instant, ms, s
 from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, log_file, supervisor_socket
+from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
 from tidelog.node.runtime.cut_off import CannotCutError, cut_off
@@ -29,10 +30,10 @@ from tidelog.tools.supervisor.entries import Entries
 from tidelog.tools.supervisor.folder import INCARNATIONS_RESERVED, DataFolder, Run
 from tidelog.tools.supervisor.hang import LOOK_EVERY, HangWatch, Hung, Reading
 from tidelog.tools.supervisor.plan import Name, Phase, Plan
-from tidelog.tools.supervisor.ports import HOST, PortKeeper
+from tidelog.tools.supervisor.ports import HOST, PortKeeper, bootstrap
 from tidelog.tools.supervisor.report import Report
 from tidelog.tools.supervisor.service import Document, Service
-from tidelog.tools.supervisor.sources import Wish
+from tidelog.tools.supervisor.sources import PORT_MAX, Wish
 from tidelog.tools.supervisor.status import VERSION, Seen, document, role_word, state_of
 
 _FORCE_AFTER = s(5)
@@ -70,6 +71,7 @@ class Supervisor:
 
     def __init__(self, setup: Setup, entries: Entries, report: Report) -> None:
         self._setup = setup
+        self._run = setup.run
         self._entries = entries
         self._report = report
         self._selector = selectors.DefaultSelector()
@@ -212,13 +214,13 @@ class Supervisor:
             role=role,
             process_id=name.process_id,
             short=short,
-            data_dir=self._setup.run.data_dir,
+            data_dir=self._run.data_dir,
             main=self._main(name, incarnation),
             close_inherited=self._close_inherited,
         )
 
     def _main(self, name: Name, incarnation: Incarnation) -> Callable[[int], int]:
-        run, cluster, wish = self._setup.run, self._setup.folder.cluster, self._setup.wish
+        run, cluster, wish = self._run, self._setup.folder.cluster, self._setup.wish
         is_broker = name.role is Role.BROKER
         supervisor = os.getpid()
 
@@ -263,6 +265,35 @@ class Supervisor:
             return  # dead, and its death is about to be noticed
         log.info("signal_sent", of=str(name), to=living.pid, signal=number.name)
 
+    def add_broker(self) -> Name:
+        """One more, with the next id and its port; it stays a part of this cluster's data."""
+        cluster, ports = self._setup.folder.cluster, self._setup.ports
+        broker = len(cluster.ports)
+        if broker == BROKERS_MAX:
+            raise CannotStartError(
+                f"a cluster has at most {BROKERS_MAX} brokers: start another one"
+            )
+        wanted = cluster.base_port and cluster.base_port + broker
+        if wanted > PORT_MAX:
+            raise CannotStartError(
+                f"its port would be {wanted}, over {PORT_MAX}: choose a lower --base-port"
+            )
+        port = ports.keep(wanted)
+        cluster.ports.append(port)
+        run = structs.replace(self._run, bootstrap=bootstrap(cluster.ports))
+        try:
+            self._setup.folder.save_cluster()
+            self._setup.folder.save_run(run)
+        except CannotStartError:
+            cluster.ports.pop()
+            ports.let_go(port)
+            raise
+        self._run = run
+        name = Name(Role.BROKER, broker)
+        log.info("broker_added", of=str(name), port=port)
+        self.take(plan.AddAsked(name))
+        return name
+
     def _tell(self, word: str, name: Name) -> None:
         process = self.plan.processes[name]
         fields: dict[str, object] = {"incarnation": process.incarnation}
@@ -298,7 +329,7 @@ class Supervisor:
         log.info("cluster_ready", after_s=seconds)
         self._slot.words[Word.STATE] = SlotState.RUNNING
         self._slot.publish()
-        run = self._setup.run
+        run = self._run
         self._report.ready(
             {
                 "version": VERSION,
@@ -354,7 +385,7 @@ class Supervisor:
     def _ask_its_log(self, name: Name, code: int) -> None:
         """A process that ended by a bug has said so on standard error, which is its log."""
         words = child.last_words(
-            log_file(self._setup.run.data_dir, role_word(name.role), name.process_id)
+            log_file(self._run.data_dir, role_word(name.role), name.process_id)
         )
         if words:
             self.take(plan.Refused(name, f"{plan.ending(code)}, its last words: {words}"))
@@ -429,7 +460,7 @@ class Supervisor:
         elif self.plan.opened:
             state = "running"
         seen = [self._seen_self(), *(self._seen(p) for p in self.plan.processes.values())]
-        return document(self._setup.run, self._setup.folder.cluster.cluster_id, state, seen)
+        return document(self._run, self._setup.folder.cluster.cluster_id, state, seen)
 
     def _seen_self(self) -> Seen:
         memory = proc.memory_of(os.getpid())
