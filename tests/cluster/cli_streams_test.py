@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -173,3 +174,27 @@ def test_the_environment_names_a_cluster_and_a_flag_wins(berth: Cluster, tmp_pat
     other = Cluster(tmp_path, environment={"TIDELOG_CLUSTER": "nowhere"})
     assert other.command("status").code == 4
     assert "'nowhere'" in other.command("status").err
+
+
+HEAVY = re.compile(
+    r"asyncio|concurrent|cramjam|numpy|posix_ipc|rich|subprocess|tomllib|uvloop|zmq"
+    r"|tidelog\.(coordinator|node)(\.(?!settings$).*)?"
+)
+"""What takes tens of milliseconds to import, and a quick question does not need."""
+
+
+@pytest.mark.parametrize("words", ["topic list", "status", "topic describe boats", "wait ready"])
+def test_a_quick_question_imports_nothing_heavy(berth: Cluster, words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *berth.program, *words.split()],
+        cwd=berth.folder,
+        env=berth.variables(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    names = {line.rpartition("|")[2].strip() for line in lines}
+    assert "tidelog.tools.cli" in names
+    assert sorted(name for name in names if HEAVY.fullmatch(name)) == []

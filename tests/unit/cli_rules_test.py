@@ -11,7 +11,13 @@ import click
 import pytest
 
 from tidelog.tools import cli
-from tidelog.tools.completing import cluster_names, topic_names, within
+from tidelog.tools.completing import (
+    PATIENCE_S_MIN,
+    cluster_names,
+    patience_s,
+    topic_names,
+    within,
+)
 from tidelog.tools.describing import EXIT_CODES, describe_all
 
 ABOUT_PROCESSES = {"up", "down", "status", "broker", "coordinator", "logs", "log", "completion"}
@@ -229,6 +235,11 @@ def test_who_answers_too_late_offers_nothing() -> None:
     assert within(0.01, find) == []
     never.set()
     assert within(60, lambda: ["orders"]) == ["orders"]
+
+
+def test_a_cluster_is_asked_only_for_what_the_start_left_of_the_time() -> None:
+    assert patience_s(0.09) == pytest.approx(0.1)
+    assert patience_s(5.0) == PATIENCE_S_MIN
 
 
 def test_no_failure_is_told_while_a_line_is_typed(

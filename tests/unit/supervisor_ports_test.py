@@ -81,9 +81,11 @@ def test_the_kernel_is_asked_who_lives() -> None:
     assert not proc.is_gone(os.getpid())
     assert not proc.is_stopped(os.getpid())
     assert proc.memory_of(os.getpid()).pss_bytes > 0
+    assert proc.age_ns(os.getpid()) > 0
     with subprocess.Popen(["true"]) as other:
         pid = other.pid
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         assert proc.is_gone(pid)  # dead, and not yet reaped
     assert proc.is_gone(pid)
     assert proc.memory_of(pid).pss_bytes == 0
+    assert proc.age_ns(pid) == 0

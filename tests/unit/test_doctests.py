@@ -6,13 +6,26 @@ import pkgutil
 
 import pytest
 
+import tidelog.clients
+import tidelog.coordinator
 import tidelog.kernel
+import tidelog.node
+import tidelog.tools
 import tidelog.wire
 
+PACKAGES = (
+    tidelog.kernel,
+    tidelog.wire,
+    tidelog.clients,
+    tidelog.node,
+    tidelog.coordinator,
+    tidelog.tools,
+)
 MODULES = [
     found.name
-    for package in (tidelog.kernel, tidelog.wire)
+    for package in PACKAGES
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+    if not found.name.endswith("__main__")
 ]
 
 

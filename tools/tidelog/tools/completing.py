@@ -1,9 +1,10 @@
 """What a shell offers while a command is typed: names that are there now.
 
-A shell waits for the answer with every press of Tab: whoever is asked has 200 ms, and then there is
-nothing to offer. No failure is told: nobody asked a question yet.
+A shell waits for the answer with every press of Tab: it comes 200 ms after this process began, and
+who has said nothing by then has nothing to offer. No failure is told: nobody asked a question yet.
 """
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +13,10 @@ import click
 
 COMPLETION_VARIABLE = "_TIDELOG_COMPLETE"
 """A shell that wants to know how a line may go on sets it."""
-ANSWER_WITHIN_S = 0.2
+ANSWER_WITHIN_S = 0.19
+"""Of the life of the process; the rest of 200 ms is for its end."""
+PATIENCE_S_MIN = 0.05
+"""Even where the machine is so busy that the start alone took all of it."""
 CLUSTERS = Path(".tidelog")
 
 
@@ -28,11 +32,19 @@ def within(seconds: float, find: Callable[[], list[str]]) -> list[str]:
     return list(found)
 
 
+def patience_s(age_s: float) -> float:
+    """How long a process of this age may wait for a cluster."""
+    return max(PATIENCE_S_MIN, ANSWER_WITHIN_S - age_s)
+
+
 def topic_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """The topics of the cluster that the options so far name."""
     given: object = ctx.params.get(parameter.name or "")
     taken = set(given) if isinstance(given, tuple) else set()
-    names = within(ANSWER_WITHIN_S, lambda: _topics(ctx.params))
+    from tidelog.tools.supervisor.proc import age_ns  # noqa: PLC0415 -- only this needs it
+
+    left_s = patience_s(age_ns(os.getpid()) / 1e9)
+    names = within(left_s, lambda: _topics(ctx.params, left_s))
     # What is internal is offered only to who asks for it.
     return [
         name
@@ -43,7 +55,7 @@ def topic_names(ctx: click.Context, parameter: click.Parameter, incomplete: str)
     ]
 
 
-def _topics(options: dict[str, object]) -> list[str]:
+def _topics(options: dict[str, object], within_s: float) -> list[str]:
     from tidelog.clients.client import Client  # noqa: PLC0415 -- only a completion pays for it
     from tidelog.clients.cluster_view import refresh  # noqa: PLC0415 -- as above
     from tidelog.clients.failures import ClientError  # noqa: PLC0415 -- as above
@@ -53,7 +65,7 @@ def _topics(options: dict[str, object]) -> list[str]:
     from tidelog.tools.connecting import address  # noqa: PLC0415 -- as above
     from tidelog.wire.errors import Rejected, WireError  # noqa: PLC0415 -- as above
 
-    wait_ns = ms(round(ANSWER_WITHIN_S * 1_000))
+    wait_ns = ms(round(within_s * 1_000))
     try:
         addresses = [address(text) for text in _servers(options)]
         transport = Transport(ConnectionSettings("tidelog-completion", wait_ns, wait_ns))

@@ -1,12 +1,18 @@
 """What the kernel says of processes: who lives, who is stopped, who holds a port."""
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
 _TCP_LISTEN = "0A"
-_STATE, _USER_TICKS, _SYSTEM_TICKS = 0, 11, 12  # counted from the field after the name
+_STATE, _USER_TICKS, _SYSTEM_TICKS, _STARTED_TICKS = (
+    0,
+    11,
+    12,
+    19,
+)  # counted from the field after the name
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
@@ -44,6 +50,16 @@ def activity(pid: int) -> Activity:
         return Activity("", 0)
     ticks = int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])
     return Activity(fields[_STATE], ticks * _TICK_NS)
+
+
+def age_ns(pid: int) -> int:
+    """How long a process has lived, to some hundredths of a second; 0 where there is none."""
+    fields = _stat(pid)
+    if not fields:
+        return 0
+    return max(
+        0, time.clock_gettime_ns(time.CLOCK_BOOTTIME) - int(fields[_STARTED_TICKS]) * _TICK_NS
+    )
 
 
 def is_stopped(pid: int) -> bool:
