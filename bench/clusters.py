@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ HOST = "127.0.0.1"
 SETTINGS = {"log.segment.delete.delay.ms": "1000"}
 """Of every cluster here: pages of topics that are gone are not to be written while others run."""
 _PATIENCE_S = 60.0
+_PORT_MIN = 10_000
 
 
 class Cluster(Protocol):
@@ -36,17 +38,16 @@ class Cluster(Protocol):
 
 
 def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody uses at this moment."""
+    """The first of so many ports in a row that nobody uses, nor is given by the kernel to clients.
+
+    Kafka takes its ports seconds later: until then any connection on this machine could get one.
+    """
+    given = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()
     while True:
-        with contextlib.ExitStack() as held:
-            first = held.enter_context(socket.socket())
-            first.bind((HOST, 0))
-            port: int = first.getsockname()[1]
-            try:
-                for number in range(1, count):
-                    held.enter_context(socket.socket()).bind((HOST, port + number))
-            except (OSError, OverflowError):
-                continue
+        port = random.randrange(_PORT_MIN, max(int(given[0]), 2 * _PORT_MIN) - count)
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+            for number in range(count):
+                held.enter_context(socket.socket()).bind((HOST, port + number))
             return port
 
 

@@ -26,6 +26,7 @@ JVM: Final = (
 """The heap's size is ours: Kafka's script asks for 1 GiB. The rest is what the script says."""
 _CLUSTER_ID: Final = "dGlkZWxvZy1hbmNob3ItMQ"
 _PATIENCE_S: Final = 60.0
+_LINES_SHOWN: Final = 20
 _ARTIFACTS: Final = (
     ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
     ("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
@@ -89,14 +90,14 @@ class Kafka:
             tool = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(config)]
             subprocess.run([*java, "-Xmx128m", *tool], check=True, stdout=subprocess.DEVNULL)
         self.launched = time.monotonic()
-        self._nodes = [
-            subprocess.Popen(
-                [*java, *JVM, "kafka.Kafka", str(config)],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            for config in configs
-        ]
+        self._said = root / "said"
+        with self._said.open("wb") as said:
+            self._nodes = [
+                subprocess.Popen(
+                    [*java, *JVM, "kafka.Kafka", str(config)], stdout=said, stderr=said
+                )
+                for config in configs
+            ]
         self.pids = [node.pid for node in self._nodes]
 
     def wait_ready(self) -> None:
@@ -112,7 +113,8 @@ class Kafka:
 
     def check_alive(self) -> None:
         if any(node.poll() is not None for node in self._nodes):
-            raise SystemExit("Kafka ended at its start")
+            said = self._said.read_text(encoding="utf-8", errors="replace").splitlines()
+            raise SystemExit("\n".join(["Kafka ended at its start:", *said[-_LINES_SHOWN:]]))
 
     def stop(self) -> float:
         began = time.monotonic()
