@@ -36,3 +36,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="compare",
         help="write: write the texts in tests/golden anew instead of comparing them",
     )
+    parser.addoption(
+        "--nightly",
+        action="store_true",
+        help="draw as much as a night has time for, with new seeds",
+    )
+
+
+@pytest.fixture
+def nightly(request: pytest.FixtureRequest) -> bool:
+    """Whether the run may take hours."""
+    return bool(request.config.getoption("--nightly"))

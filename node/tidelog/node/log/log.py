@@ -464,12 +464,14 @@ class Log:
     # -- truncate
 
     def truncate_to(self, offset: int) -> int:
-        """Remove the batch that holds `offset` and all behind it; the new end.
+        """Remove the batch that holds `offset` and all behind it; the new end. Epochs that begin
+        there go too, also where they wrote nothing.
 
         Blocks for a sync where the old bytes may have been durable: were they to come back after
         a power loss, under newer ones, no epoch would tell them from the leader's.
         """
         if offset >= self.end:
+            self._epochs_unwritten |= self.epochs.cut_from(self.end)
             return self.end
         segments = self._opened()
         if offset <= segments.first.base:

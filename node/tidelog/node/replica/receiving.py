@@ -365,14 +365,15 @@ class Receiving:
     def _epoch_end(
         self, now: Instant, stream: Incoming, replica: Replica, message: EpochEnd
     ) -> None:
-        log, before = replica.log, replica.log.end
+        log, before, last_epoch = replica.log, replica.log.end, replica.log.epochs.latest
         end = cut_to(log, message.epoch, message.end)
         _follower(replica).cut(log, end)
-        if log.end == before:
+        if (log.end, log.epochs.latest) == (before, last_epoch):
             reason = f"nothing to cut at {end}, yet the leader's epoch {message.epoch} is not ours"
             raise WireError(reason)
         replica.above.clear()
-        self._note("truncated", replica, {"from": before, "to": log.end})
+        if log.end != before:
+            self._note("truncated", replica, {"from": before, "to": log.end})
         self._attach(now, stream, replica)
 
     def _attached(

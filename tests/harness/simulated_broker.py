@@ -1,0 +1,381 @@
+"""One life of one broker in a simulated cluster: every machine of the process, and no process."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from harness.controllers import CLUSTER
+from harness.log_batches import NOW_MS
+from harness.memory_disk import MemoryDisk
+from harness.simulated_rings import MemoryRings, Shelf
+from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, TopicPartition, Uuid
+from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.limits import ALTER_ISR_TIMEOUT_MS, FORWARD_TIMEOUT_MS
+from tidelog.node.api.broker import Broker, Space
+from tidelog.node.api.dispatch import Dispatcher, routes
+from tidelog.node.api.fetch_sessions import FetchSessions
+from tidelog.node.api.producer_ids import ProducerIds
+from tidelog.node.broker_settings import BrokerSettings
+from tidelog.node.ipc.layout import Fences
+from tidelog.node.ipc.standing import Standing
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.marks import LastStop
+from tidelog.node.log.ownership import Owner
+from tidelog.node.metadata import link
+from tidelog.node.metadata.image import Changes, MetadataImage
+from tidelog.node.metadata.link import Link, Me
+from tidelog.node.net.client import Client
+from tidelog.node.replica.hosting import Hosting, log_settings
+from tidelog.node.replica.replicas import Replica, Replicas
+from tidelog.node.replica.replication import Replication, Surroundings
+from tidelog.node.replica.waiting import Waiting
+from tidelog.wire.control import Client as ForwardedClient
+from tidelog.wire.control import encode
+from tidelog.wire.errors import ErrorCode, WireError
+from tidelog.wire.metadata_records import StopKind
+
+TICK_MS = 100
+CHECKPOINT_TICKS = 50
+STOP_KINDS = {
+    LastStop.NEVER_RAN: StopKind.FIRST_START,
+    LastStop.CLEAN: StopKind.CLEAN,
+    LastStop.KILLED: StopKind.KILLED,
+    LastStop.POWER_LOSS: StopKind.POWER_LOSS,
+}
+
+
+class World(Protocol):
+    """What a broker's process finds around it."""
+
+    @property
+    def now(self) -> Instant: ...
+
+    def later(self, life: "Life", when: Instant, action: Callable[[], None]) -> None:
+        """Have it done then; by a process that stands still, as soon as it goes on."""
+        ...
+
+    def push(self, life: "Life", peer: BrokerId, parts: list[bytes]) -> bool: ...
+
+    def to_coordinator(self, life: "Life", frame: bytes) -> None: ...
+
+    def noted(
+        self, life: "Life", kind: str, replica: Replica, numbers: dict[str, int | str]
+    ) -> None: ...
+
+    def turned(self, life: "Life") -> None:
+        """A turn of its loop is over: look at everything."""
+        ...
+
+
+class NoStorage:
+    """Nothing here asks for the volume; starts are kept at once."""
+
+    path = "/data"
+
+    def space(self) -> Space:
+        return Space(1, 1)
+
+    def keep_starts(self, done: Callable[[bool], None]) -> None:
+        kept = True
+        done(kept)
+
+
+class Life:
+    """From its start to its death. `turn` is the only way in."""
+
+    def __init__(
+        self,
+        world: World,
+        me: BrokerId,
+        incarnation: Incarnation,
+        disk: MemoryDisk,
+        *,
+        fences: Fences,
+        shelf: Shelf,
+        disk_generation: int = 0,
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        self.world = world
+        self.me = me
+        self.incarnation = incarnation
+        self.alive = True
+        self.paused = False
+        self.serving = False
+        self.stopping = False
+        self.connection = 0
+        self.asleep: list[Callable[[], None]] = []
+        """What came due while it stood still."""
+        self.clients: dict[Client, Callable[[], None]] = {}
+        """Connections, and what to call when one ends."""
+        self.troubles: list[tuple[TopicPartition, str]] = []
+        self._ticks = 0
+        self._alarm_at: Instant | None = None
+        self._due_at: Instant | None = None
+        self._link_at: Instant | None = None
+        self._calls: dict[int, Callable[[link.Result], None]] = {}
+        self._last_call = 0
+        self._swept = False
+        self.standing = Standing(fences, me, self._on_lost)
+        self.waiting = Waiting(lambda _: self._set_alarm())
+        self.replicas = Replicas()
+        self.configs = BrokerSettings(me, settings or {})
+        self.logs = self._open_logs(disk, disk_generation)
+        self.machine = self._make_machine(shelf)
+        self.hosting = Hosting(
+            me=me,
+            replicas=self.replicas,
+            roles=self.machine,
+            logs=self.logs,
+            broker_settings=self.configs.given,
+            on_trouble=lambda key, reason: self.troubles.append((key, reason)),
+        )
+        stopped = STOP_KINDS[self.logs.last_stop]
+        self.link = Link(Me(CLUSTER, me, incarnation, "127.0.0.1", 9092 + me, stopped=stopped))
+        self.dispatcher = Dispatcher(self._make_broker(), routes())
+
+    def _open_logs(self, disk: MemoryDisk, disk_generation: int) -> LogDirectory:
+        owner = Owner(
+            cluster_id=CLUSTER,
+            node_id=self.me,
+            boot_id="boot-1",
+            disk_generation=disk_generation,
+            incarnation=self.incarnation,
+            directory_id=Uuid(b"directory-id-%03d" % self.me),
+        )
+        logs = LogDirectory(disk.directory(), owner)
+        defaults = log_settings({}, self.configs.given)
+        logs.open(lambda _: defaults, NOW_MS)
+        return logs
+
+    def _make_machine(self, shelf: Shelf) -> Replication:
+        return Replication(
+            Surroundings(
+                me=self.me,
+                incarnation=self.incarnation,
+                replicas=self.replicas,
+                waiting=self.waiting,
+                rings=MemoryRings(shelf, self.me, self.incarnation),
+                wall_ms=lambda now: NOW_MS + now // 1_000_000,
+                lag_max_ms=lambda: int(self.configs.values["replica.lag.time.max.ms"]),
+                note=lambda *what: self.world.noted(self, *what),
+                on_storage_failure=lambda one, why: self.troubles.append((one.key, str(why))),
+                wake=lambda: None,
+            )
+        )
+
+    def _make_broker(self) -> Broker:
+        return Broker(
+            me=self.me,
+            settings=self.configs.values,
+            configs=self.configs,
+            image=self.link.image,
+            replicas=self.replicas,
+            replication=self.machine,
+            waiting=self.waiting,
+            sessions=FetchSessions(10, Random(1)),
+            link=self,
+            producer_ids=ProducerIds(self.allocate_producer_ids),
+            storage=NoStorage(),
+            on_storage_failure=lambda key, why: self.troubles.append((key, str(why))),
+            wall_offset_ns=NOW_MS * 1_000_000,
+        )
+
+    # -- turns
+
+    def turn(self, action: Callable[[], None]) -> None:
+        """One turn of the loop: what it gathered goes out at its end."""
+        if not self.alive:
+            return
+        if self.paused:
+            self.asleep.append(lambda: self.turn(action))
+            return
+        action()
+        for peer, parts in self.machine.take_sends():
+            if not self.world.push(self, peer, [bytes(part) for part in parts]):
+                self.machine.send_failed(self.world.now, peer)
+        self._propose()
+        self._set_timers()
+        self.world.turned(self)
+
+    def start(self) -> None:
+        self.turn(self._tick)
+
+    def resume(self) -> None:
+        self.paused = False
+        asleep, self.asleep = self.asleep, []
+        for action in asleep:
+            action()
+
+    def received(self, parts: list[bytes]) -> None:
+        """From another broker."""
+
+        def take() -> None:
+            try:
+                self.machine.received(self.world.now, parts)
+            except WireError as error:
+                raise AssertionError(f"a broker said what is no message: {error}") from error
+
+        self.turn(take)
+
+    def begin(self, client: Client, frame: bytes, on_end: Callable[[], None]) -> None:
+        """A client's request; `on_end` where the connection ends instead."""
+
+        def take() -> None:
+            if not self.serving or self.standing.is_lost():
+                on_end()
+                return
+            self.clients[client] = on_end
+            self.dispatcher.begin(client, memoryview(bytearray(frame)), self.world.now)
+            if client.session.in_flight and client.session._slots[0].pieces is not None:
+                client.answered()
+
+        self.turn(take)
+
+    def answer_leaves(self, client: Client) -> bool:
+        """Whether an answer gets to its client: a fenced broker says nothing."""
+        return (
+            self.alive
+            and self.clients.pop(client, None) is not None
+            and (not self.standing.is_lost())
+        )
+
+    def end_connections(self) -> None:
+        clients, self.clients = self.clients, {}
+        for client, on_end in clients.items():
+            client.session.abandon()
+            on_end()
+
+    def _tick(self) -> None:
+        self.world.later(self, Instant(self.world.now + ms(TICK_MS)), self._tick)
+        self.standing.is_lost()
+        self.machine.tick(self.world.now)
+        self._ticks += 1
+        if self._ticks % CHECKPOINT_TICKS == 0:
+            checkpoint = self.logs.checkpoint(self.high_watermarks())
+            checkpoint.write()
+            self.logs.checkpointed(checkpoint)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        return {replica.key: replica.high_watermark for replica in self.replicas}
+
+    def _set_timers(self) -> None:
+        due, wanted = self.machine.due, self.link.deadline()
+        if due is not None and due != self._due_at:
+            self._due_at = due
+            self.world.later(self, due, lambda: self.machine.tell(self.world.now))
+        if wanted is not None and wanted != self._link_at:
+            self._link_at = wanted
+            self.world.later(self, wanted, self._link_tick)
+
+    def _link_tick(self) -> None:
+        self._link_at = None
+        deadline = self.link.deadline()
+        if deadline is not None and deadline <= self.world.now:
+            self.link_step(link.Tick())
+
+    def _set_alarm(self) -> None:
+        wanted = self.waiting.deadline()
+        if wanted is not None and (self._alarm_at is None or wanted < self._alarm_at):
+            self._alarm_at = wanted
+            self.world.later(self, wanted, self._on_alarm)
+
+    def _on_alarm(self) -> None:
+        self._alarm_at = None
+        self.standing.is_lost()
+        self.waiting.expire(self.world.now)
+        self._set_alarm()
+
+    # -- the coordinator
+
+    def link_step(self, event: link.Event) -> None:
+        for effect in self.link.step(self.world.now, event):
+            match effect:
+                case link.Send(message):
+                    self.world.to_coordinator(self, encode(message))
+                case link.Finished(call, result):
+                    self._calls.pop(call)(result)
+                case link.ImageChanged(changes):
+                    self._on_image_changed(self.link.image, changes)
+                case link.Joined(epoch):
+                    self._on_registered(epoch)
+                case link.Fenced():
+                    assert self.standing.is_lost(), "the metadata says so, the fence word does not"
+                case link.TurnedAway(code, detail):
+                    raise AssertionError((code, detail))
+
+    def _ask(self, asked: link.Asked, done: Callable[[link.Result], None]) -> None:
+        self._calls[asked.call] = done
+        self.link_step(asked)
+
+    def _new_call(self) -> int:
+        self._last_call += 1
+        return self._last_call
+
+    def forward(
+        self,
+        api_key: int,
+        frame: bytes,
+        client_address: str,
+        deadline: Instant,
+        done: Callable[[bytes | ErrorCode], None],
+    ) -> None:
+        def finished(result: link.Result) -> None:
+            assert isinstance(result, bytes | ErrorCode), api_key
+            done(result)
+
+        client = ForwardedClient("PLAINTEXT", "User:ANONYMOUS", client_address)
+        self._ask(link.ForwardAsked(self._new_call(), client, frame, deadline), finished)
+
+    def allocate_producer_ids(
+        self, done: Callable[[tuple[ProducerId, int] | ErrorCode], None]
+    ) -> None:
+        def finished(result: link.Result) -> None:
+            assert isinstance(result, link.IdBlock | ErrorCode)
+            done((result.first, result.count) if isinstance(result, link.IdBlock) else result)
+
+        deadline = Instant(self.world.now + ms(FORWARD_TIMEOUT_MS))
+        self._ask(link.IdsAsked(self._new_call(), deadline), finished)
+
+    def _propose(self) -> None:
+        changes = tuple(self.machine.take_proposals())
+        if not changes:
+            return
+
+        def finished(result: link.Result) -> None:
+            assert isinstance(result, tuple | ErrorCode)
+            self.machine.proposed(self.world.now, changes, result)
+
+        deadline = Instant(self.world.now + ms(ALTER_ISR_TIMEOUT_MS))
+        self._ask(link.IsrAsked(self._new_call(), changes, deadline), finished)
+
+    def leave(self, done: Callable[[], None]) -> None:
+        """Before a clean stop."""
+        self.stopping = True
+        deadline = Instant(self.world.now + ms(300))
+        self._ask(link.LeaveAsked(self._new_call(), deadline), lambda _: done())
+
+    def close_clean(self) -> None:
+        self.machine.close()
+        self.logs.close_clean(self.high_watermarks())
+
+    def _on_image_changed(self, image: MetadataImage, changes: Changes) -> None:
+        self.standing.is_lost()
+        now = self.world.now
+        self.configs.follow(image)
+        if not self._swept:
+            self._swept = True
+            self.hosting.sweep(image)
+        self.hosting.follow(now, changes)
+        self.hosting.configured(now, image, changes)
+        self.machine.image_changed(now, image)
+
+    def _on_registered(self, epoch: Offset) -> None:
+        self.standing.registered(epoch)
+        self.machine.registered(self.world.now, epoch)
+        self.serving = not self.stopping
+
+    def _on_lost(self, epoch: Offset) -> None:
+        del epoch
+        self.machine.fenced(self.world.now)
+        self.serving = False
+        self.end_connections()

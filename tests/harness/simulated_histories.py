@@ -1,0 +1,239 @@
+"""One drawn life of a cluster: writers, readers, and everything that may happen to processes and
+pipes; then all is healed, and must become whole in bounded time."""
+
+from collections.abc import Callable
+from random import Random
+
+from harness.simulated_clients import Clients, Write
+from harness.simulated_cluster import SimulatedCluster
+from tidelog.kernel.ids import NO_LEADER, BrokerId
+from tidelog.kernel.instant import Instant, ms
+from tidelog.wire.metadata_records import PartitionView
+
+LASTS_MS = (1_000, 6_000)
+WRITES_MAX = 500
+HEALS_WITHIN_MS = 60_000
+FAULTS = ("kill", "pause", "cut", "one_way", "slow", "coordinator", "stop", "clog", "lose")
+RINGS = (0, 4_096, 65_536)
+
+
+class History:
+    """What the seed says happens."""
+
+    def __init__(self, seed: int) -> None:
+        rng = self.rng = Random(seed)
+        brokers = rng.choice([3, 3, 3, 4, 5])
+        self.lag_ms = rng.choice([600, 2_000, 10_000])
+        settings = {"replica.lag.time.max.ms": str(self.lag_ms)}
+        self.cluster = SimulatedCluster(
+            rng.randrange(1 << 30), brokers, settings, ring_bytes=rng.choice(RINGS)
+        )
+        self.cluster.network.capacity = rng.choice([1_000, 1_000, 20])
+        self.clients = Clients(self.cluster)
+        self.kinds = rng.sample(FAULTS, rng.randint(1, len(FAULTS)))
+        self.partitions = rng.choice([1, 1, 3])
+        factor = rng.choice([3, 3, 2])
+        self.min_in_sync = rng.choice([1, 2, 2])
+        self.sizes = rng.choice([(10, 50), (10, 2_000)])
+        replicas = rng.sample(sorted(self.cluster.disks), factor)
+        self.cluster.create(
+            "t",
+            *replicas,
+            partitions=self.partitions,
+            min_insync_replicas=str(self.min_in_sync),
+            segment_bytes=str(rng.choice([16_384, 1 << 30])),
+        )
+        self.ends = Instant(self.cluster.now + ms(rng.uniform(*LASTS_MS)))
+        self.over = False
+
+    def run(self) -> None:
+        self._write_on()
+        self._read_on()
+        self._break_on()
+        while self.cluster.now < self.ends:
+            self.cluster.timeline.step(self.ends)
+        self.over = True
+        self.heal()
+        self.clients.check_all_is_there()
+
+    # -- clients
+
+    def _every(self, milliseconds: tuple[float, float], action: Callable[[], None]) -> None:
+        def again() -> None:
+            if not self.over:
+                action()
+                self.cluster.timeline.after(self.rng.uniform(*milliseconds), again)
+
+        self.cluster.timeline.after(self.rng.uniform(*milliseconds), again)
+
+    def _write_on(self) -> None:
+        pace = self.rng.choice([(0.1, 2.0), (1.0, 10.0), (5.0, 60.0)])
+        self._every(pace, self._write)
+
+    def _write(self) -> None:
+        rng, partition = self.rng, self.rng.randrange(self.partitions)
+        broker = self._some_leader(partition)
+        if broker is not None and len(self.clients.writes) < WRITES_MAX:
+            self.clients.write(
+                broker,
+                rng.randint(1, 3),
+                rng.choice([-1, -1, -1, 1]),
+                partition=partition,
+                size=rng.randint(*self.sizes),
+                timeout_ms=rng.choice([100, 5_000]),
+            )
+
+    def _some_leader(self, partition: int) -> BrokerId | None:
+        """As some broker knows it, which may be wrong by now."""
+        lives = list(self.cluster.lives.values())
+        if not lives:
+            return None
+        topic = self.rng.choice(lives).link.image.names.get("t")
+        leader = NO_LEADER if topic is None else topic.partitions[partition].leader
+        return leader if leader in self.cluster.lives else None
+
+    def _read_on(self) -> None:
+        self._every((20.0, 300.0), self._read)
+
+    def _read(self) -> None:
+        partition = self.rng.randrange(self.partitions)
+        broker = self._some_leader(partition)
+        if broker is not None:
+            self.clients.start_fetch(broker, self.rng.choice([0, 5, 50]), partition=partition)
+
+    # -- faults
+
+    def _break_on(self) -> None:
+        self._every(self.rng.choice([(20.0, 200.0), (100.0, 1_500.0)]), self._break)
+
+    def _break(self) -> None:
+        getattr(self, f"_{self.rng.choice(self.kinds)}")()
+
+    def _soon(self, action: Callable[[], None], *, most_ms: float = 3_000) -> None:
+        self.cluster.timeline.after(
+            self.rng.choice([0.0, 5.0, self.rng.uniform(0, most_ms)]), action
+        )
+
+    def _pick(self) -> BrokerId | None:
+        lives = sorted(self.cluster.lives)
+        leader = self._some_leader(0)
+        if leader is not None and self.rng.random() < 0.5:
+            return leader
+        return self.rng.choice(lives) if lives else None
+
+    def _kill(self) -> None:
+        broker = self._pick()
+        if broker is not None:
+            self.cluster.kill(broker)
+            self._soon(lambda: self._start(broker))
+
+    def _start(self, broker: BrokerId) -> None:
+        if broker not in self.cluster.lives:
+            self.cluster.start(broker)
+
+    def _stop(self) -> None:
+        broker = self._pick()
+        if broker is not None and self.cluster.lives[broker].serving:
+            self.cluster.begin_stop(broker)
+            self._soon(lambda: self._start(broker))
+
+    def _pause(self) -> None:
+        broker = self._pick()
+        if broker is None or self.cluster.lives[broker].paused:
+            return
+        life = self.cluster.lives[broker]
+        self.cluster.pause(broker)
+
+        def on() -> None:
+            if life.alive and life.paused:
+                self.cluster.resume(broker)
+
+        self._soon(on)
+
+    def _two(self) -> tuple[int, int]:
+        one, other = self.rng.sample([*self.cluster.disks, 3_000], 2)
+        return one, other
+
+    def _cut(self) -> None:
+        one, other = self._two()
+        self.cluster.network.cut(one, other)
+        self._soon(lambda: self.cluster.network.heal_link(one, other))
+
+    def _one_way(self) -> None:
+        one, other = self._two()
+        self.cluster.network.cut_from(one, other)
+        self._soon(lambda: self.cluster.network.heal_link(one, other))
+
+    def _slow(self) -> None:
+        one, other = self._two()
+        self.cluster.network.slow(one, other, self.rng.choice([5.0, 50.0, 700.0]))
+        self._soon(lambda: self.cluster.network.slow(one, other, 0.0))
+
+    def _coordinator(self) -> None:
+        if self.cluster.coordinator.front is not None:
+            self.cluster.kill_coordinator()
+            self._soon(self._start_coordinator, most_ms=600)
+
+    def _start_coordinator(self) -> None:
+        if self.cluster.coordinator.front is None:
+            self.cluster.start_coordinator()
+
+    def _clog(self) -> None:
+        """Everything to one broker waits, then comes at once."""
+        broker = self.rng.choice(sorted(self.cluster.disks))
+        others = [one for one in self.cluster.disks if one != broker]
+        for other in others:
+            self.cluster.network.cut_from(other, broker)
+
+        def on() -> None:
+            for other in others:
+                self.cluster.network.heal_link(other, broker, lose=False)
+
+        self._soon(on, most_ms=1_000)
+
+    def _lose(self) -> None:
+        """Somebody's pipe connects anew: some of what it held is gone."""
+        one, other = self._two()
+        self.cluster.network.cut(one, other)
+        self.cluster.timeline.after(
+            self.rng.uniform(1, 30), lambda: self.cluster.network.heal_link(one, other, lose=True)
+        )
+
+    # -- the end
+
+    def heal(self) -> None:
+        """Nothing is broken any more: every replica must come back in sync, and be equal."""
+        cluster = self.cluster
+        cluster.network.heal()
+        cluster.run(4_000)  # what was to be mended soon is
+        cluster.network.heal()
+        self._start_coordinator()
+        for broker in cluster.disks:
+            life = cluster.lives.get(broker)
+            if life is None:
+                cluster.start(broker)
+            elif life.paused:
+                cluster.resume(broker)
+        written: list[Write] = []
+        cluster.until(self._is_whole, within_ms=HEALS_WITHIN_MS)
+        for partition in range(self.partitions):
+            leader = cluster.view("t", partition).leader
+            written.append(self.clients.write(leader, partition=partition))
+        cluster.until(lambda: all(one.is_over for one in written))
+        assert all(one.is_acked for one in written), written
+        cluster.until(self._is_whole, within_ms=HEALS_WITHIN_MS)
+
+    def _is_whole(self) -> bool:
+        views = self.cluster.image.names["t"].partitions
+        return all(self._is_level(*one) for one in enumerate(views))
+
+    def _is_level(self, partition: int, view: PartitionView) -> bool:
+        """All in sync, as the leader knows too, and nobody has more than another."""
+        cluster, everybody = self.cluster, set(view.replicas)
+        if set(view.isr) != everybody or view.leader == NO_LEADER:
+            return False
+        leader = cluster.replica(view.leader, "t", partition).leader
+        if leader is None or set(leader.in_sync) != everybody:
+            return False
+        replicas = [cluster.replica(one, "t", partition) for one in view.replicas]
+        return len({(one.log.end, one.high_watermark) for one in replicas}) == 1

@@ -1,0 +1,221 @@
+"""What was ever committed, and whether every replica still stands to it."""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.kernel.ids import NO_LEADER, BrokerId, Incarnation, TopicPartition
+from tidelog.node.log.log import Log
+from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.replica.replicas import Replica
+from tidelog.wire.metadata_records import PartitionView
+from tidelog.wire.records import iterate_batches
+
+
+class Piece(NamedTuple):
+    """One batch, by what tells it from every other."""
+
+    base: int
+    end: int
+    epoch: int
+    crc: int
+
+
+def pieces_of(log: Log, start: int, end: int) -> list[Piece]:
+    """The batches of a log between two of their bounds."""
+    pieces: list[Piece] = []
+    at = start
+    while at < end and (found := log.read(at, 1 << 30, end, min_one=True)) is not None:
+        for header, _ in iterate_batches(found.file.read(found.position, found.size)):
+            at = header.next_offset
+            pieces.append(Piece(header.base_offset, at, header.partition_leader_epoch, header.crc))
+    return pieces
+
+
+@dataclass
+class Copy:
+    """One replica's log as it was seen last. It stays when the process dies: so do the files."""
+
+    life: Incarnation = Incarnation(0)
+    high_watermark: int = 0
+    pieces: dict[int, Piece] = field(default_factory=dict)
+    """By their first offset, in order."""
+    start: int = 0
+    end: int = 0
+    matched: int = 0
+    """So many pieces of the truth were found in it."""
+
+    def cut(self, end: int) -> None:
+        while self.pieces and next(reversed(self.pieces.values())).end > end:
+            self.pieces.popitem()
+        self.end = end
+        self.matched = 0
+
+    def between(self, start: int, end: int) -> list[Piece]:
+        found = []
+        for piece in reversed(self.pieces.values()):
+            if piece.base < start:
+                break
+            if piece.end <= end:
+                found.append(piece)
+        return found[::-1]
+
+    def see(self, log: Log) -> None:
+        assert log.end >= self.end, (log.end, self.end)
+        if log.end > self.end:
+            for piece in pieces_of(log, self.end, log.end):
+                self.pieces[piece.base] = piece
+            self.end = log.end
+        self.start = log.start
+
+
+@dataclass
+class Truth:
+    """One partition: all that was ever below a high watermark."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    copies: dict[BrokerId, Copy] = field(default_factory=dict)
+    leaders: dict[int, tuple[BrokerId, Incarnation]] = field(default_factory=dict)
+    """Who led in each leader epoch."""
+    lost: list[Piece] = field(default_factory=list)
+    """What an election took that nobody promised would not."""
+
+    by_base: dict[int, Piece] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        return self.pieces[-1].end if self.pieces else 0
+
+    def has(self, base: int, crc: int) -> bool:
+        found = self.by_base.get(base)
+        return found is not None and found.crc == crc
+
+    def grow(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            self.pieces.append(piece)
+            self.by_base[piece.base] = piece
+
+    def before(self, epoch: int) -> int:
+        """How many pieces are of earlier epochs; epochs never fall along a log."""
+        return bisect_left(self.pieces, epoch, key=lambda piece: piece.epoch)
+
+
+class Witness:
+    """Looks at every replica after every turn of its broker's loop."""
+
+    def __init__(self) -> None:
+        self.truths: dict[TopicPartition, Truth] = {}
+        self.is_strict = True
+        """Whether whatever is committed must stay: not where an unclean election is wanted."""
+
+    def truth(self, key: TopicPartition) -> Truth:
+        return self.truths.setdefault(key, Truth())
+
+    def copy(self, key: TopicPartition, broker: BrokerId) -> Copy:
+        return self.truth(key).copies.setdefault(broker, Copy())
+
+    # -- what brokers tell
+
+    def cut(self, replica: Replica, broker: BrokerId, end: int) -> None:
+        """The replica cut its log back to there."""
+        copy = self.copy(replica.key, broker)
+        if self.is_strict:
+            assert end >= copy.high_watermark, ("cut below its high watermark", replica.key, broker)
+        copy.cut(end)
+
+    def emptied(self, replica: Replica, broker: BrokerId, start: int) -> None:
+        """The replica starts anew there: the leader has nothing of what it held."""
+        copy = self.copy(replica.key, broker)
+        copy.pieces.clear()
+        copy.end = copy.start = start
+        copy.matched = 0
+
+    def reborn(self, broker: BrokerId, logs: dict[TopicPartition, Log], life: Incarnation) -> None:
+        """What a start found in the files; after a power loss that is less than there was."""
+        for key, truth in self.truths.items():
+            copy, log = truth.copies.get(broker), logs.get(key)
+            if copy is None:
+                continue
+            fresh = truth.copies[broker] = Copy(life)
+            if log is not None:
+                fresh.start = fresh.end = log.start
+                fresh.see(log)
+
+    # -- after each turn
+
+    def look(self, broker: BrokerId, life: Incarnation, replica: Replica) -> bool:
+        """Whether the truth grew by it."""
+        truth, log = self.truth(replica.key), replica.log
+        copy = self.copy(replica.key, broker)
+        copy.see(log)
+        high = replica.high_watermark
+        assert high <= log.end, ("a high watermark above the end", replica.key, broker)
+        if copy.life == life:
+            assert high >= copy.high_watermark or not self.is_strict, (
+                "a high watermark went back",
+                replica.key,
+                broker,
+                copy.high_watermark,
+                high,
+            )
+        copy.life = life
+        copy.high_watermark = high
+        if replica.leader is not None:
+            self._leads(truth, replica, broker, life)
+        if replica.follower is None and high > truth.end:
+            # It leads, or has until this very turn.
+            truth.grow(copy.between(truth.end, high))
+            return True
+        assert high <= truth.end, ("a follower's high watermark above all leaders'", replica.key)
+        self._stands_to(truth, copy, high, f"broker {broker} below its high watermark")
+        return False
+
+    def _leads(self, truth: Truth, replica: Replica, broker: BrokerId, life: Incarnation) -> None:
+        assert replica.leader is not None
+        epoch, me = replica.leader.epoch, (broker, life)
+        known = truth.leaders.setdefault(epoch, me)
+        assert known == me, ("two leaders of one epoch", replica.key, epoch, known, me)
+        copy, earlier = truth.copies[broker], truth.before(epoch)
+        if copy.matched < earlier:
+            who = f"leader {broker} of epoch {epoch}"
+            self._stands_to(truth, copy, truth.pieces[earlier - 1].end, who)
+
+    def _stands_to(self, truth: Truth, copy: Copy, upto: int, who: str) -> None:
+        at = copy.matched
+        while at < len(truth.pieces) and truth.pieces[at].end <= upto:
+            piece = truth.pieces[at]
+            found = copy.pieces.get(piece.base)
+            if piece.end > copy.start:
+                assert found == piece, (who, "misses what was committed", piece, found, copy.end)
+            at += 1
+        copy.matched = at
+
+    def members(self, image: MetadataImage) -> None:
+        """Everybody who may be elected holds everything that is committed."""
+        if not self.is_strict:
+            return
+        for (name, partition), truth in self.truths.items():
+            topic = image.names.get(name)
+            if topic is None:
+                continue
+            view = topic.partitions[partition]
+            for broker in self.electable(view):
+                copy = truth.copies.get(broker) or Copy()
+                self._stands_to(truth, copy, truth.end, f"candidate {broker} of {view}")
+
+    def electable(self, view: PartitionView) -> list[BrokerId]:
+        return [one for one in (*view.isr, *getattr(view, "elr", ())) if one != NO_LEADER]
+
+    def lossy_election(self, key: TopicPartition, end: int) -> list[Piece]:
+        """The cluster chose a replica that ends there: what was committed above is lost, and
+        counted."""
+        truth = self.truth(key)
+        lost = [one for one in truth.pieces if one.end > end]
+        truth.pieces = [one for one in truth.pieces if one.end <= end]
+        truth.lost += lost
+        for piece in lost:
+            del truth.by_base[piece.base]
+        for copy in truth.copies.values():
+            copy.matched = 0
+        return lost

@@ -1,0 +1,49 @@
+"""Whole clusters under drawn faults: everything committed stays, and all replicas end up equal.
+
+A failure names its seed: `History(seed).run()` is the same history again, step by step.
+"""
+
+import hashlib
+from random import Random
+
+import pytest
+
+from harness.simulated_histories import History
+from tidelog.kernel.ids import BrokerId
+
+PARTS = 4
+HISTORIES = 120
+HISTORIES_NIGHTLY = 20_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whatever_processes_and_pipes_do_nothing_committed_is_lost(
+    part: int, *, nightly: bool
+) -> None:
+    histories, first = HISTORIES, 0
+    if nightly:
+        histories, first = HISTORIES_NIGHTLY, Random().randrange(1 << 40)
+    for seed in range(first + part, first + histories, PARTS):
+        try:
+            History(seed).run()
+        except Exception as failure:
+            raise AssertionError(f"History({seed}).run()") from failure
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_history_is_the_same_each_time(seed: int) -> None:
+    assert _trace(seed) == _trace(seed)
+
+
+def _trace(seed: int) -> str:
+    history, trace = History(seed), hashlib.sha256()
+
+    def look(sender: BrokerId, to: BrokerId, parts: list[bytes]) -> bool:
+        trace.update(repr((history.cluster.now, sender, to, parts)).encode())
+        return True
+
+    history.cluster.look_at_message = look
+    history.run()
+    return trace.hexdigest()
