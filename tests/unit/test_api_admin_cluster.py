@@ -18,6 +18,7 @@ from tidelog.wire.messages import (
     k75_describe_topic_partitions,
 )
 from tidelog.wire.metadata_records import (
+    BrokerFenced,
     BrokerRegistered,
     PartitionChanged,
     PartitionView,
@@ -130,6 +131,7 @@ def test_a_partition_without_leader_has_no_error_here_but_offline_replicas(
     bench: HandlerBench,
 ) -> None:
     bench.lose_leader(bench.topic("t"))
+    bench.replay(BrokerFenced(ME, bench.image.brokers[ME].epoch))
     (topic,) = described_topics(bench, "t").topics
     (row,) = topic.partitions
     assert (row.error_code, row.leader_id, row.offline_replicas) == (0, -1, [ME])

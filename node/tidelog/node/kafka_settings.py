@@ -243,7 +243,6 @@ replica.fetch.min.bytes int 1
 replica.fetch.response.max.bytes int 10485760 0..
 replica.fetch.wait.max.ms int 500
 replica.high.watermark.checkpoint.interval.ms long 5000
-replica.selector.class string -
 replica.socket.receive.buffer.bytes int 65536
 replica.socket.timeout.ms int 30000
 replication.quota.window.num int 11 1..

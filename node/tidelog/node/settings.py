@@ -23,6 +23,8 @@ LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
 CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 NOT_YET: Final = "Known and checked; nothing acts on it yet."
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _LEVEL: Final = "How hard batches are compressed where compression.type={}."
 NO_EFFECT: Final = "Known and checked for Kafka's sake; it has no effect here."
 
@@ -375,6 +377,15 @@ BROKER: Final = Table(
             1,
             LONG_MAX,
             "A replica that was not caught up for so long is in sync no more.",
+        ),
+        Setting(
+            "replica.selector.class",
+            or_unset(one_of(LEADER_SELECTOR, RACK_AWARE_SELECTOR)),
+            "",
+            f"must be {LEADER_SELECTOR} or {RACK_AWARE_SELECTOR}",
+            "Whether consumers that name their rack are sent to a follower in it; "
+            "they are where it is the rack-aware one.",
+            unset=True,
         ),
         _flag("log.cleaner.enable", "true", "Whether compacted topics are compacted."),
         Setting(

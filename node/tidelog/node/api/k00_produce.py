@@ -5,23 +5,29 @@ transaction protocol 2 and with topic ids in produce). ApiVersions says the floo
 does: librdkafka before 2.12 sends uncompressed batches to a broker that does not.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.ids import Offset
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
+from tidelog.node.api.leader_hints import hint
 from tidelog.node.api.registry import NO_ANSWER, Route
 from tidelog.node.log.recompress import recompressed
 from tidelog.node.log.validation import validate_produced
 from tidelog.node.net.client import CloseConnectionError
+from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.replicas import Replica
 from tidelog.node.replica.waiting import Waiter
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k00_produce import (
     API,
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -32,11 +38,27 @@ from tidelog.wire.messages.k00_produce import (
 ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
 _ZSTD_VERSION: Final = 7
+_HINTS_VERSION: Final = 10
 _ZSTD: Final = 4
 
 
-_Pending = tuple[Replica, PartitionProduceResponse, int]
-"""A batch that was appended: where, its row of the answer, and the offset behind it."""
+class _Pending(NamedTuple):
+    """A batch that was appended."""
+
+    replica: Replica
+    leader: Leader
+    """Of the epoch it was appended in: another one, or none, answers for it no more."""
+    row: PartitionProduceResponse
+    end: Offset
+    """The offset behind it."""
+
+    def outcome(self) -> ErrorCode | None:
+        """None while that is not decided."""
+        if self.replica.leader is not self.leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not self.leader.enough_in_sync():
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE if self.leader.high_watermark >= self.end else None
 
 
 def produce(call: Call, request: ProduceRequest) -> object | None:
@@ -58,11 +80,12 @@ def produce(call: Call, request: ProduceRequest) -> object | None:
         return NO_ANSWER
     answer = ProduceResponse(responses=answers)
     if acks == ACKS_ALL:
-        waiting = [item for item in pending if item[0].high_watermark < item[2]]
+        waiting = [item for item in pending if item.leader.high_watermark < item.end]
         if waiting:
-            _wait(call, request, answer, waiting)
+            deadline = Instant(call.now + ms(max(0, request.timeout_ms)))
+            _wait(call, answer, waiting, deadline)
             return None
-    return answer
+    return _with_hints(call, answer)
 
 
 def _append(
@@ -70,11 +93,11 @@ def _append(
 ) -> PartitionProduceResponse:
     """Append one partition's batch; its row of the answer. What was appended goes to `pending`."""
     try:
-        replica, row, end = _take(call, topic, data, acks)
+        item = _take(call, topic, data, acks)
     except Rejected as refused:
         return _refusal(data.index, refused)
-    pending.append((replica, row, end))
-    return row
+    pending.append(item)
+    return item.row
 
 
 def _take(call: Call, topic: str, data: PartitionProduceData, acks: int) -> _Pending:
@@ -110,7 +133,7 @@ def _take(call: Call, topic: str, data: PartitionProduceData, acks: int) -> _Pen
         log_append_time_ms=appended.log_append_time_ms,
         log_start_offset=appended.log_start,
     )
-    return replica, row, appended.last_offset + 1
+    return _Pending(replica, leader, row, Offset(appended.last_offset + 1))
 
 
 def _refusal(index: int, refused: Rejected) -> PartitionProduceResponse:
@@ -155,37 +178,65 @@ def _close_on_error(answers: list[TopicProduceResponse]) -> None:
 
 
 def _wait(
-    call: Call,
-    request: ProduceRequest,
-    answer: ProduceResponse,
-    pending: list[_Pending],
+    call: Call, answer: ProduceResponse, waiting: Sequence[_Pending], deadline: Instant
 ) -> None:
-    """Answer once every partition's high watermark has passed its batch."""
+    """Answer once every partition's outcome is decided, or at the deadline."""
 
     def ready() -> bool:
-        return all(
-            replica.leader is not None and replica.high_watermark >= end
-            for replica, _, end in pending
-        )
+        return all(item.outcome() is not None for item in waiting)
 
-    def wake(_now: Instant) -> None:
-        for replica, row, end in pending:
-            if replica.leader is None:
-                _fail(row, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            elif replica.high_watermark < end:
-                _fail(row, ErrorCode.REQUEST_TIMED_OUT)
-        if not call.abandoned:
-            call.answer(answer)
+    def wake(now: Instant) -> None:
+        if call.abandoned:
+            return
+        left = _settled(waiting)
+        if left and now < deadline:
+            _wait(call, answer, left, deadline)  # another partition lost its leader
+            return
+        for item in left:
+            _fail(item.row, ErrorCode.REQUEST_TIMED_OUT)
+        call.answer(_with_hints(call, answer))
 
-    keys = tuple({replica.key for replica, _, _ in pending})
-    deadline = Instant(call.now + ms(max(0, request.timeout_ms)))
+    keys = tuple({item.replica.key for item in waiting})
     call.park(Waiter(keys, deadline, wake, missing=0, ready=ready))
+
+
+def _settled(waiting: Sequence[_Pending]) -> list[_Pending]:
+    """Write down what is decided; what is not is left."""
+    left: list[_Pending] = []
+    for item in waiting:
+        outcome = item.outcome()
+        if outcome is None:
+            left.append(item)
+        elif outcome is not ErrorCode.NONE:
+            _fail(item.row, outcome)
+    return left
 
 
 def _fail(row: PartitionProduceResponse, code: ErrorCode) -> None:
     row.error_code = code
     row.base_offset = -1
     row.log_append_time_ms = -1
+
+
+def _with_hints(call: Call, answer: ProduceResponse) -> ProduceResponse:
+    """Say of partitions that are led elsewhere where that is."""
+    if call.version < _HINTS_VERSION:
+        return answer
+    endpoints: dict[int, NodeEndpoint] = {}
+    moved = (
+        (topic.name, row)
+        for topic in answer.responses
+        for row in topic.partition_responses
+        if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+    for name, row in moved:
+        found = hint(call.broker, name, row.index)
+        if found is not None:
+            at = found.broker
+            row.current_leader = LeaderIdAndEpoch(leader_id=found.leader, leader_epoch=found.epoch)
+            endpoints[at.id] = NodeEndpoint(node_id=at.id, host=at.host, port=at.port, rack=at.rack)
+    answer.node_endpoints = list(endpoints.values())
+    return answer
 
 
 ROUTE = Route(

@@ -1,22 +1,26 @@
-"""Fetch (key 1), versions 4-17. v7 sessions, v9 leader epochs, v12 divergence, v13 topic ids.
+"""Fetch (key 1), versions 4-17. v7 sessions, v9 leader epochs, v11 racks, v12 divergence, v13 topic
+ids, v16 leader hints.
 
-Answers carry ranges of log files: the bytes never pass through this process. Not done: followers
-(replication does not use this API), aborted transactions (there are none yet).
+Answers carry ranges of log files: the bytes never pass through this process. Followers serve
+consumers too (KIP-392), below their own high watermark. Not done: fetches of followers (replication
+does not use this API), aborted transactions (there are none yet).
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import NO_EPOCH, ZERO_UUID, TopicPartition
+from tidelog.kernel.ids import NO_EPOCH, ZERO_UUID, BrokerId, Offset, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, Want, WantKey
+from tidelog.node.api.leader_hints import MOVED, hint
+from tidelog.node.api.read_replicas import nearest
 from tidelog.node.api.registry import Route
-from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.replicas import Replica
 from tidelog.node.replica.waiting import Waiter
+from tidelog.node.settings import RACK_AWARE_SELECTOR
 from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k01_fetch import (
@@ -25,12 +29,17 @@ from tidelog.wire.messages.k01_fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from tidelog.wire.primitives import Records
 
 _ZSTD_VERSION: Final = 10
+_RACK_VERSION: Final = 11
+"""From here on a client may be sent to a follower, and a follower serves it."""
 _BY_ID_VERSION: Final = 13
+_HINTS_VERSION: Final = 16
 _READ_COMMITTED: Final = 1
 _NOTHING: Final = b""
 _WAIT_MS_MAX: Final = 300_000
@@ -125,36 +134,69 @@ def _look(plan: _Plan) -> tuple[list[tuple[Want, PartitionData]], int, bool]:
         total += size
         left -= size
         settled = False
-        failed = failed or row.diverging_epoch is not None
+        failed = failed or row.diverging_epoch is not None or row.preferred_read_replica >= 0
         rows.append((want, row))
     return rows, total, settled or failed
 
 
 def _read(plan: _Plan, want: Want, left: int, *, first: bool) -> PartitionData:
-    replica, leader = _find(plan.call, want)
+    replica = _find(plan.call, want)
     if plan.call.version < _ZSTD_VERSION and replica.rules.codec is Codec.ZSTD:
         raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    log = replica.log
+    nearer = _nearer(plan, want, replica)
+    if nearer is not None:
+        row = _row(want, replica, _NOTHING, None)
+        row.preferred_read_replica = nearer
+        return row
+    log, end = replica.log, replica.high_watermark
     with partitions.storage_errors(plan.call.broker, replica):
         diverging = _divergence(replica, want)
     if diverging is not None:
-        return _row(want, replica, leader, _NOTHING, diverging)
-    if not log.start <= want.fetch_offset <= leader.high_watermark:
+        return _row(want, replica, _NOTHING, diverging)
+    if not log.start <= want.fetch_offset:
         raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if want.fetch_offset > end:
+        _above(replica, want)
     records: Records | None = None
     size_max = min(want.size_max, left)
-    if want.fetch_offset < leader.high_watermark and (size_max > 0 or first):
+    if want.fetch_offset < end and (size_max > 0 or first):
         try:
-            records = log.read(
-                want.fetch_offset, max(0, size_max), leader.high_watermark, min_one=first
-            )
+            records = log.read(want.fetch_offset, max(0, size_max), end, min_one=first)
         except (OSError, CorruptError) as failure:
             plan.call.broker.on_storage_failure(replica.key, failure)
             raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-    return _row(want, replica, leader, _NOTHING if records is None else records, None)
+    return _row(want, replica, _NOTHING if records is None else records, None)
 
 
-def _find(call: Call, want: Want) -> tuple[Replica, Leader]:
+def _above(replica: Replica, want: Want) -> None:
+    """Nothing can be read there now; refuse what may never be read there.
+
+    After an election the high watermark may be behind what consumers have read already. And a
+    follower that is behind cannot know what the leader has.
+    """
+    if replica.leader is None:
+        raise Rejected(ErrorCode.OFFSET_NOT_AVAILABLE)
+    if want.fetch_offset > replica.log.end:
+        raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+def _nearer(plan: _Plan, want: Want, replica: Replica) -> BrokerId | None:
+    """The follower that the client should read from, where the leader may name one (KIP-392)."""
+    broker, rack = plan.call.broker, plan.request.rack_id
+    if replica.leader is None or not rack:
+        return None
+    if broker.settings["replica.selector.class"] != RACK_AWARE_SELECTOR:
+        return None
+    return nearest(
+        replica.leader,
+        me=broker.me,
+        offset=Offset(want.fetch_offset),
+        rack=rack,
+        brokers=broker.image.brokers,
+    )
+
+
+def _find(call: Call, want: Want) -> Replica:
     broker = call.broker
     name = want.topic
     if call.version >= _BY_ID_VERSION:
@@ -162,7 +204,10 @@ def _find(call: Call, want: Want) -> tuple[Replica, Leader]:
         if topic is None or want.topic_id == ZERO_UUID:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID)
         name = topic.name
-    return partitions.led(broker, name, want.partition, epoch=want.leader_epoch)
+    if call.version >= _RACK_VERSION:
+        return partitions.readable(broker, name, want.partition, epoch=want.leader_epoch)
+    replica, _ = partitions.led(broker, name, want.partition, epoch=want.leader_epoch)
+    return replica
 
 
 def _divergence(replica: Replica, want: Want) -> EpochEndOffset | None:
@@ -181,14 +226,14 @@ def _divergence(replica: Replica, want: Want) -> EpochEndOffset | None:
 def _row(
     want: Want,
     replica: Replica,
-    leader: Leader,
     records: Records,
     diverging: EpochEndOffset | None,
 ) -> PartitionData:
+    high_watermark = replica.high_watermark
     return PartitionData(
         partition_index=want.partition,
-        high_watermark=leader.high_watermark,
-        last_stable_offset=leader.high_watermark,
+        high_watermark=high_watermark,
+        last_stable_offset=high_watermark,
         log_start_offset=replica.log.start,
         diverging_epoch=diverging,
         aborted_transactions=None,
@@ -222,10 +267,9 @@ def _wait(plan: _Plan, size: int) -> None:
 
 def _key(call: Call, want: Want) -> TopicPartition | None:
     try:
-        replica, _ = _find(call, want)
+        return _find(call, want).key
     except Rejected:
         return None
-    return replica.key
 
 
 def _answer(plan: _Plan, rows: list[tuple[Want, PartitionData]]) -> FetchResponse:
@@ -234,6 +278,7 @@ def _answer(plan: _Plan, rows: list[tuple[Want, PartitionData]]) -> FetchRespons
     counters.fetches += 1
     committed = plan.request.isolation_level == _READ_COMMITTED
     responses: list[FetchableTopicResponse] = []
+    endpoints: dict[int, NodeEndpoint] = {}
     for want, row in rows:
         assert row.records is not None
         size = len(row.records)
@@ -244,8 +289,27 @@ def _answer(plan: _Plan, rows: list[tuple[Want, PartitionData]]) -> FetchRespons
             _note_told(session, want, row)
         if committed and not row.error_code:
             row.aborted_transactions = []
+        _add_hint(plan.call, want, row, endpoints)
         _list(responses, want, row)
-    return FetchResponse(session_id=session.number if session else 0, responses=responses)
+    return FetchResponse(
+        session_id=session.number if session else 0,
+        responses=responses,
+        node_endpoints=list(endpoints.values()),
+    )
+
+
+def _add_hint(
+    call: Call, want: Want, row: PartitionData, endpoints: dict[int, NodeEndpoint]
+) -> None:
+    """Say where the partition is led now; by that version topics are asked for by id."""
+    if row.error_code not in MOVED or call.version < _HINTS_VERSION:
+        return
+    topic = call.broker.image.topics.get(want.topic_id)
+    found = None if topic is None else hint(call.broker, topic.name, want.partition)
+    if found is not None:
+        at = found.broker
+        row.current_leader = LeaderIdAndEpoch(leader_id=found.leader, leader_epoch=found.epoch)
+        endpoints[at.id] = NodeEndpoint(node_id=at.id, host=at.host, port=at.port, rack=at.rack)
 
 
 def _news(want: Want, row: PartitionData) -> bool:
@@ -255,6 +319,7 @@ def _news(want: Want, row: PartitionData) -> bool:
         len(row.records)
         or row.error_code
         or row.diverging_epoch is not None
+        or row.preferred_read_replica >= 0
         or row.high_watermark != want.told_high_watermark
         or row.log_start_offset != want.told_start
     )
@@ -279,4 +344,4 @@ def _list(responses: list[FetchableTopicResponse], want: Want, row: PartitionDat
     )
 
 
-ROUTE = Route(API, range(4, 18), fetch, "long poll, sendfile, sessions")
+ROUTE = Route(API, range(4, 18), fetch, "long poll, sendfile, sessions, closest replica")

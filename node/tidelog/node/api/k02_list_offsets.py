@@ -1,8 +1,11 @@
-"""ListOffsets (key 2), versions 1-10. v4 leader epochs, v7 the largest timestamp, v9 tiered."""
+"""ListOffsets (key 2), versions 1-10. v4 leader epochs, v5 an end that is not known yet, v7 the
+largest timestamp, v9 tiered.
+"""
 
 from collections import Counter
 from typing import Final
 
+from tidelog.kernel.ids import Offset
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
@@ -23,6 +26,7 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+_NOT_AVAILABLE_VERSION: Final = 5
 _FIRST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
@@ -66,14 +70,29 @@ def _find(log: Log, leader: Leader, version: int, timestamp: int) -> tuple[int, 
     if version < _FIRST_VERSION.get(timestamp, 0):
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
     end = leader.high_watermark
-    if timestamp == LATEST:
-        return (-1, end, leader.epoch)
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return (-1, log.start, max(0, log.epochs.epoch_at(log.start)))
-    if timestamp == MAX_TIMESTAMP:
-        return log.offset_of_max_timestamp(end)
     if timestamp == LATEST_TIERED:
         return None
+    if timestamp == LATEST:
+        found: tuple[int, int, int] | None = (-1, end, leader.epoch)
+        certain = end >= leader.epoch_start
+    else:
+        found = _by_time(log, timestamp, end)
+        certain = found is not None or end >= leader.epoch_start
+    if not certain:
+        # Readable before the election was perhaps more than we know now: an end must not go back.
+        raise Rejected(
+            ErrorCode.OFFSET_NOT_AVAILABLE
+            if version >= _NOT_AVAILABLE_VERSION
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+    return found
+
+
+def _by_time(log: Log, timestamp: int, end: Offset) -> tuple[int, int, int] | None:
+    if timestamp == MAX_TIMESTAMP:
+        return log.offset_of_max_timestamp(end)
     if timestamp < 0:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
     return log.offset_for_timestamp(timestamp, end)

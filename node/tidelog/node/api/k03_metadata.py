@@ -161,7 +161,7 @@ def _rows(call: Call, request: MetadataRequest, found: Sequence[_Found]) -> list
     is_asked = request.include_topic_authorized_operations
     allowed = operations.ON_TOPIC if is_asked else operations.NOT_ASKED
     write = writer(MetadataResponseTopic, call.version, flexible=API.is_flexible(call.version))
-    form, make = (write, is_asked), partial(_topic, allowed)
+    form, make = (write, is_asked), partial(_topic, broker.image, allowed)
     rows: list[Any] = []
     for topic in found:
         if isinstance(topic, TopicView):
@@ -172,28 +172,28 @@ def _rows(call: Call, request: MetadataRequest, found: Sequence[_Found]) -> list
     return rows
 
 
-def _topic(allowed: int, view: TopicView) -> MetadataResponseTopic:
+def _topic(image: MetadataImage, allowed: int, view: TopicView) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=view.name,
         topic_id=view.id,
         is_internal=view.name in INTERNAL_TOPICS,
-        partitions=[_partition(index, row) for index, row in enumerate(view.partitions)],
+        partitions=[_partition(image, index, row) for index, row in enumerate(view.partitions)],
         topic_authorized_operations=allowed,
     )
 
 
-def _partition(index: int, row: PartitionView) -> MetadataResponsePartition:
-    code = ErrorCode.LEADER_NOT_AVAILABLE if row.leader == NO_LEADER else ErrorCode.NONE
+def _partition(image: MetadataImage, index: int, row: PartitionView) -> MetadataResponsePartition:
+    # A leader that is not in the list of brokers would have clients ask for metadata in a loop.
+    led = row.leader != NO_LEADER and image.is_alive(row.leader)
     return MetadataResponsePartition(
-        error_code=code,
+        error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=row.leader,
+        leader_id=row.leader if led else NO_LEADER,
         leader_epoch=row.leader_epoch,
         replica_nodes=list(row.replicas),
         isr_nodes=list(row.isr),
-        # A broker that is down holds its replicas offline; with one replica that is the leader.
-        offline_replicas=list(row.replicas) if row.leader == NO_LEADER else [],
+        offline_replicas=image.offline(row),
     )
 
 

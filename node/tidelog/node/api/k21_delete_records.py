@@ -1,15 +1,22 @@
 """DeleteRecords (key 21), versions 0-2: a log begins later; -1 is its high watermark.
 
-The answer waits until the new starts are in the checkpoint on disk: a killed broker must not show
-again what it said is deleted. Not done: waiting for followers (there are none).
+The answer waits until the new starts are in the checkpoint on disk, for a killed broker must not
+show again what it said is deleted; then until every live replica has moved its own start.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
+from tidelog.kernel.ids import NO_OFFSET, Offset
+from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
+from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.replica.leader import Leader
+from tidelog.node.replica.replicas import Replica
+from tidelog.node.replica.waiting import Waiter
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k21_delete_records import (
     API,
@@ -20,32 +27,102 @@ from tidelog.wire.messages.k21_delete_records import (
 )
 
 _HIGH_WATERMARK: Final = -1
-_NO_OFFSET: Final = -1
+
+
+class _Deletion(NamedTuple):
+    """A log that begins later, and its row of the answer."""
+
+    replica: Replica
+    leader: Leader
+    """Of the epoch it was asked in."""
+    row: DeleteRecordsPartitionResult
+    start: Offset
+
+    def low_watermark(self, image: MetadataImage) -> Offset:
+        return self.leader.low_watermark(Offset(self.replica.log.start), image.is_alive)
+
+    def is_led(self) -> bool:
+        return self.replica.leader is self.leader
+
+    def is_decided(self, image: MetadataImage) -> bool:
+        return not self.is_led() or self.low_watermark(image) >= self.start
+
+    def settle(self, image: MetadataImage) -> None:
+        """Write down what came of it by now."""
+        if not self.is_led():
+            _fail(self.row, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        self.row.low_watermark = self.low_watermark(image)
+        if self.row.low_watermark < self.start:
+            self.row.error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
 def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse | None:
+    deletions: list[_Deletion] = []
     answer = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=name,
-                partitions=[_delete(call, name, index, offset) for index, offset in asked.items()],
+                partitions=[
+                    _delete(call, name, index, offset, deletions) for index, offset in asked.items()
+                ],
             )
             for name, asked in _asked(request).items()
         ]
     )
-    deleted = [row for topic in answer.topics for row in topic.partitions if not row.error_code]
-    if not deleted:
+    if not deletions:
         return answer
+    deadline = Instant(call.now + ms(max(0, request.timeout_ms)))
 
     def kept(is_kept: bool) -> None:  # noqa: FBT001 -- the storage calls it
-        for row in () if is_kept else deleted:
-            row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            row.low_watermark = _NO_OFFSET
-        if not call.abandoned:
-            call.answer(answer)
+        if call.abandoned:
+            return
+        if is_kept:
+            _Wait(call, answer, deletions, deadline).look(call.now)
+            return
+        for one in deletions:
+            _fail(one.row, ErrorCode.KAFKA_STORAGE_ERROR)
+        call.answer(answer)
 
     call.broker.storage.keep_starts(kept)
     return None
+
+
+class _Wait:
+    """Answers once no live replica shows any more what was deleted, or at the deadline."""
+
+    def __init__(
+        self,
+        call: Call,
+        answer: DeleteRecordsResponse,
+        deletions: Sequence[_Deletion],
+        deadline: Instant,
+    ) -> None:
+        self._call = call
+        self._answer = answer
+        self._deletions = deletions
+        self._deadline = deadline
+        self._image = call.broker.image
+
+    def look(self, now: Instant) -> None:
+        if self._call.abandoned:
+            return
+        if now < self._deadline and not self._ready():
+            keys = tuple({one.replica.key for one in self._deletions})
+            waiter = Waiter(keys, self._deadline, self.look, missing=0, ready=self._ready)
+            self._call.park(waiter)
+            return
+        for one in self._deletions:
+            one.settle(self._image)
+        self._call.answer(self._answer)
+
+    def _ready(self) -> bool:
+        return all(one.is_decided(self._image) for one in self._deletions)
+
+
+def _fail(row: DeleteRecordsPartitionResult, code: ErrorCode) -> None:
+    row.error_code = code
+    row.low_watermark = NO_OFFSET
 
 
 def _asked(request: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
@@ -58,18 +135,22 @@ def _asked(request: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
     return asked
 
 
-def _delete(call: Call, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+def _delete(
+    call: Call, topic: str, index: int, offset: int, deletions: list[_Deletion]
+) -> DeleteRecordsPartitionResult:
+    row = DeleteRecordsPartitionResult(partition_index=index)
     try:
-        start = _advance(call, topic, index, offset)
+        replica, leader, start = _advance(call, topic, index, offset)
     except Rejected as refused:
-        return DeleteRecordsPartitionResult(
-            partition_index=index, low_watermark=_NO_OFFSET, error_code=refused.code
-        )
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=start)
+        _fail(row, refused.code)
+    else:
+        row.low_watermark = start
+        deletions.append(_Deletion(replica, leader, row, start))
+    return row
 
 
-def _advance(call: Call, topic: str, index: int, offset: int) -> int:
-    """Where the log begins now."""
+def _advance(call: Call, topic: str, index: int, offset: int) -> tuple[Replica, Leader, Offset]:
+    """Let the log begin there; or later, where it did so before."""
     broker = call.broker
     if not partitions.exists(broker, topic, index):
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -87,7 +168,10 @@ def _advance(call: Call, topic: str, index: int, offset: int) -> int:
             log.advance_start(start)
         # A fetch that waits for more may want what is gone now.
         broker.waiting.begins_later(call.now, replica.key)
-    return log.start
+        broker.replication.begins_later(call.now, replica)
+    return replica, leader, Offset(log.start)
 
 
-ROUTE = Route(API, range(3), delete_records, "answered when no kill can bring the records back")
+ROUTE = Route(
+    API, range(3), delete_records, "answered when no replica and no kill can show the records again"
+)

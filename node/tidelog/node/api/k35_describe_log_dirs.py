@@ -1,6 +1,7 @@
 """DescribeLogDirs (key 35), versions 1-4. v3 an error for the whole answer, v4 the volume's room.
 
-There is one directory. Partitions that are not here, or whose files cannot be used, are left out.
+There is one directory. Partitions that are led and that are followed here are told alike; those
+that are not here, or whose files cannot be used, are left out.
 """
 
 from typing import Final

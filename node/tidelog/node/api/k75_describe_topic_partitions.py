@@ -6,7 +6,7 @@ where the next request goes on.
 
 from typing import Final
 
-from tidelog.kernel.ids import NO_LEADER, ZERO_UUID
+from tidelog.kernel.ids import ZERO_UUID
 from tidelog.kernel.topic_names import INTERNAL_TOPICS, fault_of_name
 from tidelog.node.api import operations
 from tidelog.node.api.call import Call
@@ -68,7 +68,7 @@ def _page(
             answer.topics.append(refusal)
             continue
         start = _start(request.cursor, name)
-        row = _topic(view, start, left)
+        row = _topic(image, view, start, left)
         answer.topics.append(row)
         left -= len(row.partitions)
         if start + len(row.partitions) < len(view.partitions):
@@ -82,7 +82,9 @@ def _start(cursor: Cursor | None, name: str) -> int:
     return cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
 
 
-def _topic(view: TopicView, start: int, count: int) -> DescribeTopicPartitionsResponseTopic:
+def _topic(
+    image: MetadataImage, view: TopicView, start: int, count: int
+) -> DescribeTopicPartitionsResponseTopic:
     rows = enumerate(view.partitions[start : start + count], start)
     return DescribeTopicPartitionsResponseTopic(
         name=view.name,
@@ -97,8 +99,7 @@ def _topic(view: TopicView, start: int, count: int) -> DescribeTopicPartitionsRe
                 isr_nodes=list(row.isr),
                 eligible_leader_replicas=list(row.elr),
                 last_known_elr=list(row.last_known),
-                # As in Metadata: with one replica the one that is offline was the leader.
-                offline_replicas=list(row.replicas) if row.leader == NO_LEADER else [],
+                offline_replicas=image.offline(row),
             )
             for index, row in rows
         ],

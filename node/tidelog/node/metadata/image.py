@@ -152,6 +152,10 @@ class MetadataImage:
         """The brokers that are registered and not fenced, in order."""
         return sorted(view.id for view in self.brokers.values() if not view.fenced)
 
+    def offline(self, view: PartitionView) -> list[int]:
+        """The partition's replicas whose brokers are fenced or gone."""
+        return [broker for broker in view.replicas if not self.is_alive(broker)]
+
     def finalized_features(self) -> tuple[Offset, dict[str, int]]:
         """The epoch and the levels that ApiVersions tells; the epoch rises when a level does."""
         return self.offset, self.features

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from tidelog.kernel.ids import Epoch, Offset, Partition, TopicPartition, Uuid
+from tidelog.kernel.ids import NO_EPOCH, Epoch, Offset, Partition, TopicPartition, Uuid
 from tidelog.node.log.log import Log
 from tidelog.node.log.validation import BatchRules
 from tidelog.node.replica.follower import Follower
@@ -44,6 +44,13 @@ class Replica(Struct, eq=False):
         if self.leader is not None:
             return self.leader.high_watermark
         return self.kept if self.follower is None else self.follower.high_watermark
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """The leader epoch it leads or follows in; None where it does neither."""
+        if self.leader is not None:
+            return self.leader.epoch
+        return None if self.follower is None else self.follower.epoch
 
     def rest(self) -> None:
         """Neither leader nor follower: keep what is known."""
@@ -97,6 +104,9 @@ class Replicas:
     def get(self, key: TopicPartition) -> Replica | None:
         return self._by_key.get(key)
 
+    def find(self, topic: str, partition: int) -> Replica | None:
+        return self._by_key.get((topic, Partition(partition)))
+
     def leading(self) -> int:
         return sum(1 for replica in self._by_key.values() if replica.leader is not None)
 
@@ -105,6 +115,29 @@ class Replicas:
 
         `epoch` is what the client believes the leader epoch to be, -1 where it does not say.
         """
+        replica = self._here(topic, partition)
+        leader = replica.leader
+        current = replica.epoch
+        if epoch != NO_EPOCH and current is not None:
+            _check_epoch(asked=epoch, current=current)
+        if leader is None:
+            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica, leader
+
+    def readable(self, topic: str, partition: int, *, epoch: int = -1) -> Replica:
+        """A replica that clients may read: of the leader, or of a follower that knows its leader.
+
+        `epoch` as of `led`.
+        """
+        replica = self._here(topic, partition)
+        current = replica.epoch
+        if current is None:
+            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if epoch != NO_EPOCH:
+            _check_epoch(asked=epoch, current=current)
+        return replica
+
+    def _here(self, topic: str, partition: int) -> Replica:
         replica = self._by_key.get((topic, Partition(partition)))
         if replica is None:
             raise Rejected(
@@ -112,15 +145,12 @@ class Replicas:
                 if (topic, partition) in self._offline
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
-        leader = replica.leader
-        if leader is None:
-            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if epoch not in {-1, leader.epoch}:
-            raise Rejected(_epoch_error(asked=Epoch(epoch), current=leader.epoch))
-        return replica, leader
+        return replica
 
 
-def _epoch_error(*, asked: Epoch, current: Epoch) -> ErrorCode:
+def _check_epoch(*, asked: int, current: Epoch) -> None:
+    """Of client and broker, who knows the younger epoch must wait for the other."""
     if asked < current:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    return ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise Rejected(ErrorCode.FENCED_LEADER_EPOCH)
+    if asked > current:
+        raise Rejected(ErrorCode.UNKNOWN_LEADER_EPOCH)

@@ -185,6 +185,10 @@ class Replication:
         if advance is not None:
             self._advanced(now, replica, advance)
 
+    def begins_later(self, now: Instant, replica: Replica) -> None:
+        """Records at the start of a log that is led here were deleted."""
+        self._sending.begins_later(now, replica)
+
     def _advanced(self, now: Instant, replica: Replica, advance: AdvanceHighWatermark) -> None:
         size = replica.passed(advance.to)
         self._waiting.advanced(now, replica.key, size)
@@ -193,7 +197,11 @@ class Replication:
     def _on_vouched(self, now: Instant, feed: Feed, end: Offset, log_start: Offset) -> None:
         replica, peer = feed.replica, feed.outgoing.peer
         leader = _leader(replica)
+        member = leader.member(peer)
+        begins_later = member is not None and log_start > member.log_start
         advance = leader.vouched(now, peer, end, log_start)
+        if begins_later:
+            self._waiting.advanced(now, replica.key, 0)
         if peer not in leader.in_sync and leader.may_join(peer):
             self._look_for_joining(now, replica)
         if advance is not None:

@@ -490,6 +490,12 @@ class Sending:
         if self._untold and self.due is None:
             self.due = Instant(now + ms(TELL_WITHIN_MS))
 
+    def begins_later(self, now: Instant, replica: Replica) -> None:
+        """The log's start rose, and somebody waits until the followers' have risen too."""
+        for feed in self.feeds(replica):
+            self._unacked[feed] = now
+            self._say_state(now, feed, ack_wanted=True)
+
     # -- what comes back
 
     def acked(self, now: Instant, stream: Outgoing, ack: Ack) -> None:
