@@ -76,6 +76,22 @@ def test_the_console_consumer_reads_what_every_client_wrote(cluster: Running) ->
     assert java.read(topic, 0, start=len(expected) - 3, count=3) == found[-3:]
 
 
+@pytest.mark.parametrize("codec", ["gzip", "lz4"])
+def test_the_console_consumer_reads_what_a_topic_compresses_with_a_level_of_its_own(
+    cluster: Running, codec: str
+) -> None:
+    client = Confluent(cluster.bootstrap)
+    topic = fresh_topic("java")
+    level = {"compression.type": codec, f"compression.{codec}.level": "7"}
+    client.create_topic(topic, configs=level)
+    records = [
+        Record(b"value %d " % n * 2_000, key=b"%d" % n, timestamp_ms=now_ms()) for n in range(20)
+    ]
+    client.produce(topic, records)
+    assert {batch.codec for batch in raw.batches(cluster.bootstrap, topic)} == {codec}
+    assert Java(cluster.bootstrap).read(topic, 0, start=0, count=20) == stored(records)
+
+
 def test_the_performance_tool_sends_all_its_records(cluster: Running) -> None:
     java = Java(cluster.bootstrap)
     look = Confluent(cluster.bootstrap)

@@ -58,7 +58,7 @@ def test_records_and_all_else_of_the_header_stay(come: Codec, kept: Codec) -> No
 
 def test_the_level_counts() -> None:
     text = memoryview(build_batch([Record(0, NOW_MS, None, Path(__file__).read_bytes(), ())]))
-    for codec, low, high in ((Codec.GZIP, 1, 9), (Codec.ZSTD, -7, 19)):
+    for codec, low, high in ((Codec.GZIP, 1, 9), (Codec.ZSTD, -7, 19), (Codec.LZ4, 9, 17)):
         small, large = packed(text, rules(codec, high)), packed(text, rules(codec, low))
         assert len(small) < len(large)
 

@@ -58,7 +58,7 @@ def sizes(result: Any) -> dict[tuple[str, int], int]:
     }
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(1, 6))
 def test_the_directory_tells_the_size_of_each_partition(bench: HandlerBench, version: int) -> None:
     bench.topic("t", partitions=2)
     batch = batch_of(b"x" * 100)
@@ -72,6 +72,7 @@ def test_the_directory_tells_the_size_of_each_partition(bench: HandlerBench, ver
     ] * 2
     room = (1_000_000, 400_000) if version >= 4 else (-1, -1)
     assert (result.total_bytes, result.usable_bytes) == room
+    assert not result.is_cordoned
 
 
 def test_only_the_partitions_asked_for_are_told_and_strange_ones_left_out(

@@ -94,8 +94,9 @@ def test_snappy_is_written_as_a_xerial_stream() -> None:
     )
 
 
-def test_lz4_blocks_are_independent_for_java_refuses_others() -> None:
-    packed = compress(Codec.LZ4, b"abc" * 100_000)
+@pytest.mark.parametrize("level", [None, 1, 9, 12, 17])
+def test_lz4_blocks_are_independent_for_java_refuses_others(level: int | None) -> None:
+    packed = compress(Codec.LZ4, memoryview(b"abc" * 100_000), level=level)
     assert packed[:4] == bytes.fromhex("04224d18")
     assert packed[4] & 0b0010_0000
     assert bytes(cramjam.lz4.decompress(packed)) == b"abc" * 100_000

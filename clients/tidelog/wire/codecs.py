@@ -35,10 +35,15 @@ _XERIAL_BLOCK_BYTES = 32 * KIB
 _LZ4_HEAD = bytes.fromhex("04224d18 60 40 82")
 _LZ4_BLOCK_BYTES = 64 * KIB
 _LZ4_STORED = 0x8000_0000
+_LZ4_LEVEL_DEFAULT = 9
+"""Kafka's default means its fast way, all other levels mean the thorough one."""
+_LZ4_LEVEL_HIGH_MIN = 3
+_LZ4_LEVEL_MAX = 12
+"""Java's library counts to 17, and does from 12 on the same."""
 
 
 def compress(codec: Codec, data: Bytes, *, level: int | None = None) -> bytes:
-    """The compressed form, as Java's clients write it. Of gzip and zstd the level counts."""
+    """The compressed form, as Java's clients write it. Of all but snappy the level counts."""
     assert codec is not Codec.NONE, "nothing to compress"
     return _COMPRESS[codec](data, level)
 
@@ -129,8 +134,13 @@ def _snappy(data: Bytes, _level: int | None) -> bytes:
     return bytes(out)
 
 
-def _lz4(data: Bytes, _level: int | None) -> bytes:
-    """A frame made here: cramjam's own links its blocks, and Java refuses linked blocks."""
+def _lz4(data: Bytes, level: int | None) -> bytes:
+    """A frame of blocks that are not linked: linked ones Java refuses.
+
+    Without a level, and with Kafka's default one, the fast way, as Java's.
+    """
+    if level is not None and level != _LZ4_LEVEL_DEFAULT:
+        return _lz4_high(data, level)
     compress_block = _cramjam().lz4.compress_block
     view = memoryview(data)
     out = bytearray(_LZ4_HEAD)
@@ -145,6 +155,13 @@ def _lz4(data: Bytes, _level: int | None) -> bytes:
             out += plain
     out += bytes(4)
     return bytes(out)
+
+
+def _lz4_high(data: Bytes, level: int) -> bytes:
+    level = min(max(level, _LZ4_LEVEL_HIGH_MIN), _LZ4_LEVEL_MAX)
+    packing = _cramjam().lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    packing.compress(bytes(data))  # it takes nothing else
+    return bytes(packing.finish())
 
 
 def _zstd(data: Bytes, level: int | None) -> bytes:

@@ -111,7 +111,13 @@ TOPIC: Final = Table(
             _LEVEL.format("gzip"),
             "int",
         ),
-        _whole("compression.lz4.level", 9, 1, 17, NO_EFFECT, effect=False),
+        _whole(
+            "compression.lz4.level",
+            9,
+            1,
+            17,
+            f"{_LEVEL.format('lz4')} 9 is the fast way, as with Kafka.",
+        ),
         _choice(
             "compression.type",
             "producer",

@@ -1,4 +1,5 @@
-"""DescribeLogDirs (key 35), versions 1-4. v3 an error for the whole answer, v4 the volume's room.
+"""DescribeLogDirs (key 35), versions 1-5. v3 an error for the whole answer, v4 the volume's room,
+v5 whether new partitions are kept off the directory: never.
 
 There is one directory. Partitions that are led and that are followed here are told alike; those
 that are not here, or whose files cannot be used, are left out.
@@ -70,4 +71,4 @@ def _asked(call: Call, request: DescribeLogDirsRequest) -> list[Replica]:
     return [replica for replica in found if replica is not None]
 
 
-ROUTE = Route(API, range(1, 5), describe_log_dirs, "one directory, its sizes and its volume")
+ROUTE = Route(API, range(1, 6), describe_log_dirs, "one directory, its sizes and its volume")

@@ -254,12 +254,14 @@ def log_settings(topic: Mapping[str, str], broker: Mapping[str, str]) -> LogSett
 
 
 def _level(codec: Codec | None, value: Callable[[str], Any]) -> int | None:
-    """How hard to compress. Of gzip, -1 is the codec's own choice; lz4 has one level here."""
+    """How hard to compress. Of gzip, -1 is the codec's own choice."""
     match codec:
         case Codec.GZIP:
             level: int = value("compression.gzip.level")
             return None if level == _GZIP_DEFAULT else level
         case Codec.ZSTD:
             return int(value("compression.zstd.level"))
+        case Codec.LZ4:
+            return int(value("compression.lz4.level"))
         case _:
             return None
