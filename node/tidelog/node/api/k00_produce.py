@@ -109,6 +109,8 @@ def _take(call: Call, topic: str, data: PartitionProduceData, acks: int) -> _Pen
     records = data.records
     if records is None:
         raise Rejected(ErrorCode.INVALID_RECORD, "no batch")
+    if broker.replicas.retiring:
+        raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
     if acks == ACKS_ALL and not leader.enough_in_sync():
         raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS)
     log = replica.log

@@ -79,6 +79,8 @@ class Replicas:
     def __init__(self) -> None:
         self._by_key: dict[TopicPartition, Replica] = {}
         self._offline: set[TopicPartition] = set()
+        self.retiring = False
+        """This broker is about to leave: it takes no more records, so that others have them all."""
 
     def __len__(self) -> int:
         return len(self._by_key)

@@ -280,6 +280,10 @@ class Replication:
         for replica in list(self._candidates):
             self._look_for_joining(now, replica)
 
+    def is_level(self) -> bool:
+        """Whether all in-sync replicas have all that is led here: a stop loses nothing then."""
+        return all(_leader(replica).is_level() for replica in self._lagging)
+
     def _look_for_silence(self, now: Instant) -> None:
         """A follower broker that says nothing falls behind in all it follows, however idle."""
         for peer, heard in self._sending.heard.items():

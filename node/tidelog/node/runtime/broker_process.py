@@ -410,7 +410,10 @@ class BrokerProcess:
         self._slot.words[Word.STATE] = SlotState.STOPPING
         self._slot.publish()
         self._listener.stop_accepting()
-        self._link.leave(self._on_left, wait_ms=_LEAVE_WAIT_MS)
+        # What is acknowledged by this leader alone must be with the next one before it leads.
+        self._replicator.drain(
+            lambda: self._link.leave(self._on_left, wait_ms=_LEAVE_WAIT_MS),
+        )
 
     def _on_left(self, _outcome: ErrorCode) -> None:
         """The coordinator knows: end the connections, close the log so that it is trusted."""

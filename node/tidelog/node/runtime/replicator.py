@@ -4,10 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tidelog.kernel.ids import Offset, TopicPartition
-from tidelog.kernel.instant import Instant
+from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.launch import BrokerLaunch
 from tidelog.node.ipc.coordinator_link import CoordinatorLink
 from tidelog.node.ipc.pipelines import Pipelines
@@ -19,6 +19,9 @@ from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.process import EventLog
 from tidelog.wire.control import IsrChange
 from tidelog.wire.errors import ErrorCode, WireError
+
+_DRAIN_WITHIN_MS: Final = 200
+_DRAIN_LOOK_S: Final = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Replicator:
         parts: ReplicatorParts,
     ) -> None:
         self._loop = loop
+        self._parts = parts
         self._log = parts.log
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
@@ -84,6 +88,17 @@ class Replicator:
         """Ten times a second."""
         self._wall_offset_ns = wall_offset_ns
         self.machine.tick(now)
+
+    def drain(self, done: Callable[[], None]) -> None:
+        """Take no more records, and call `done` when the others have what is here, or too late."""
+        self._parts.replicas.retiring = True
+        self._drain(Instant(_now() + ms(_DRAIN_WITHIN_MS)), done)
+
+    def _drain(self, deadline: Instant, done: Callable[[], None]) -> None:
+        if self.machine.is_level() or _now() >= deadline:
+            done()
+        else:
+            self._loop.call_later(_DRAIN_LOOK_S, self._drain, deadline, done)
 
     def close(self) -> None:
         if self._timer is not None:
