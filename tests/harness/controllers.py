@@ -82,9 +82,11 @@ class Controlled:
         decision = self.shard.expire(self.now)
         self._take(decision.records, decision.replies)
 
-    def join(self, broker: BrokerId, incarnation: int = 1) -> Offset:
+    def join(
+        self, broker: BrokerId, incarnation: int = 1, *, stopped: StopKind = StopKind.KILLED
+    ) -> Offset:
         """Register, and acknowledge: alive afterwards."""
-        registration = self.ask(registering(broker, incarnation))
+        registration = self.ask(registering(broker, incarnation, stopped=stopped))
         assert isinstance(registration, BrokerRegistration)
         self.apply(broker, incarnation)
         assert self.image.is_alive(broker)
@@ -142,6 +144,7 @@ def registering(
     incarnation: int = 1,
     *,
     cluster: str = CLUSTER,
+    stopped: StopKind = StopKind.KILLED,
     applied: Offset = NO_OFFSET,
 ) -> RegisterBroker:
     return RegisterBroker(
@@ -152,7 +155,7 @@ def registering(
         port=9092 + broker,
         rack=None,
         log_dirs=(),
-        stopped=StopKind.FIRST_START,
+        stopped=stopped,
         applied=applied,
     )
 
@@ -197,15 +200,16 @@ def check(image: MetadataImage) -> None:
     assert {topic.name: topic for topic in image.topics.values()} == image.names
     assert image.partitions_count == sum(len(one.partitions) for one in image.topics.values())
     assert all(broker.epoch <= image.offset for broker in image.brokers.values())
+    alive, active = set(image.alive()), set(image.active())
     for one in image.topics.values():
         assert one.partitions, one.name
         for view in one.partitions:
-            replicas, isr = set(view.replicas), set(view.isr)
+            replicas, trusted = set(view.replicas), (*view.isr, *view.elr, *view.last_known)
             assert len(replicas) == len(view.replicas), view
-            assert isr, view
-            assert isr <= replicas, view
+            assert 0 < len(trusted) == len(set(trusted)), view
+            assert replicas.issuperset(trusted), view
+            assert alive.issuperset(view.isr), view
             if view.leader == NO_LEADER:
-                assert not any(image.is_alive(broker) for broker in isr), view
+                assert active.isdisjoint((*view.isr, *view.elr)), view
             else:
-                assert view.leader in isr, view
-                assert image.is_alive(view.leader), view
+                assert view.leader in view.isr, view

@@ -19,17 +19,17 @@ from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import ALTER_ISR_TIMEOUT_MS
 from tidelog.node.metadata import link
-from tidelog.node.metadata.image import Changes, MetadataImage
+from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
 from tidelog.node.metadata.link import Link, Me
 from tidelog.node.runtime.shard_host import LogAppended, LogCommitted, Tick
-from tidelog.wire.control import Client, Deltas, IsrChange, ToBroker, encode
+from tidelog.wire.control import Client, Deltas, IsrChange, LogEnd, ToBroker, encode
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response, encode_request, joined
 from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
 from tidelog.wire.messages import k37_create_partitions as growth
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
-from tidelog.wire.metadata_records import BrokerFenced, MetadataRecord
+from tidelog.wire.metadata_records import BrokerFenced, MetadataRecord, StopKind
 
 CREATE_VERSION = 7
 DELETE_VERSION = 6
@@ -76,6 +76,10 @@ class Side:
     fenced: int = 0
     turned_away: list[ErrorCode] = field(default_factory=list)
     changes: list[Changes] = field(default_factory=list)
+    last_epoch: Epoch = Epoch(0)
+    end: Offset = Offset(0)
+    high_watermark: Offset = Offset(0)
+    """What it says of each of its logs."""
 
     @property
     def peer(self) -> bytes:
@@ -133,8 +137,17 @@ class Conversation:
                 side.connected = False
                 self._broker_step(side, link.Disconnected())
 
-    def start_broker(self, broker: int, incarnation: int = 1) -> Side:
-        me = Me(CLUSTER, BrokerId(broker), Incarnation(incarnation), "127.0.0.1", 9092 + broker)
+    def start_broker(
+        self, broker: int, incarnation: int = 1, *, stopped: StopKind = StopKind.FIRST_START
+    ) -> Side:
+        me = Me(
+            cluster_id=CLUSTER,
+            broker=BrokerId(broker),
+            incarnation=Incarnation(incarnation),
+            host="127.0.0.1",
+            port=9092 + broker,
+            stopped=stopped,
+        )
         side = self.sides[me.broker] = Side(me, Link(me))
         if self.front is not None:
             self.tell(BrokerStarted(me.broker, me.incarnation))
@@ -284,7 +297,20 @@ class Conversation:
                     side.turned_away.append(code)
                 case link.ImageChanged(changes):
                     side.changes.append(changes)
+                case link.EndsWanted(places):
+                    ends = tuple(self._log_end(side, *place) for place in places)
+                    self._broker_step(side, link.EndsTold(ends))
         check(side.link.image)
+
+    def _log_end(self, side: Side, topic: TopicView, partition: int) -> LogEnd:
+        return LogEnd(
+            topic=topic.id,
+            partition=partition,
+            leader_epoch=topic.partitions[partition].leader_epoch,
+            last_epoch=side.last_epoch,
+            end=side.end,
+            high_watermark=side.high_watermark,
+        )
 
     def _coordinator_effects(self, effects: list[front.Effect]) -> None:
         for effect in effects:

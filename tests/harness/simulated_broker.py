@@ -26,6 +26,7 @@ from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Link, Me
 from tidelog.node.net.client import Client
 from tidelog.node.replica.hosting import Hosting, log_settings
+from tidelog.node.replica.log_ends import log_ends
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.replication import Replication, Surroundings
 from tidelog.node.replica.waiting import Waiting
@@ -300,6 +301,9 @@ class Life:
                     self._on_registered(epoch)
                 case link.Fenced():
                     assert self.standing.is_lost(), "the metadata says so, the fence word does not"
+                case link.EndsWanted(places):
+                    waters = self.logs.checkpointed_high_watermark
+                    self.link_step(link.EndsTold(log_ends(places, self.replicas, waters)))
                 case link.TurnedAway(code, detail):
                     raise AssertionError((code, detail))
 

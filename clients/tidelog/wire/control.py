@@ -95,6 +95,28 @@ class AlterIsr(_Message, frozen=True, tag=6):
     changes: tuple[IsrChange, ...]
 
 
+class LogEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a replica has of a partition that nobody leads."""
+
+    topic: Uuid
+    partition: int
+    leader_epoch: Epoch
+    """Of the partition, in the image of who tells."""
+    last_epoch: Epoch
+    """In which the last record was appended; -1 where there is none."""
+    end: Offset
+    """NO_OFFSET where the log cannot be used."""
+    high_watermark: Offset
+    """All below it was committed, as far as this broker knows."""
+
+
+class LogEnds(_Message, frozen=True, tag=7):
+    """Nobody leads these, and I have replicas of them."""
+
+    to: Incarnation
+    ends: tuple[LogEnd, ...]
+
+
 class Registered(_Message, frozen=True, tag=16):
     """You are known. What follows in this session brings your image up to date."""
 
@@ -170,7 +192,7 @@ class IsrAltered(_Message, frozen=True, tag=25):
     outcomes: tuple[ErrorCode, ...]
 
 
-ToCoordinator = Register | Applied | Forward | AllocateProducerIds | Leave | AlterIsr
+ToCoordinator = Register | Applied | Forward | AllocateProducerIds | Leave | AlterIsr | LogEnds
 ToBroker = (
     Registered
     | Refused

@@ -41,7 +41,7 @@ class PartitionView(_Row, frozen=True):
     """All that is decided about one partition; a change writes the whole view anew.
 
     Invariant: `leader` is NO_LEADER or stands in `isr`; isr, elr and last_known are disjoint parts
-    of `replicas`.
+    of `replicas`, and one of them is not empty.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -53,6 +53,10 @@ class PartitionView(_Row, frozen=True):
     last_known: tuple[BrokerId, ...] = ()
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
+    lossy_elections: int = 0
+    """How often a leader was made that might not have every acknowledged record."""
+    lost_records: int = 0
+    """Acknowledged records that are known to be lost by them; there may be more."""
 
 
 class ClusterCreated(_Row, frozen=True, tag=1):
@@ -89,6 +93,7 @@ class BrokerRegistered(_Row, frozen=True, tag=4):
     log_dirs: tuple[Uuid, ...] = ()
     stopped: StopKind = StopKind.FIRST_START
     fenced: bool = True
+    stopping: bool = False
 
 
 class BrokerFenced(_Row, frozen=True, tag=5):
@@ -147,6 +152,13 @@ class SnapshotEnded(_Row, frozen=True, tag=13):
     records: int
 
 
+class BrokerStopping(_Row, frozen=True, tag=14):
+    """It wants to stop: it is given nothing to lead any more, and joins no ISR in this life."""
+
+    broker: BrokerId
+    epoch: Offset
+
+
 MetadataRecord = (
     ClusterCreated
     | FeatureChanged
@@ -161,6 +173,7 @@ MetadataRecord = (
     | ConfigChanged
     | ProducerIdsAllocated
     | SnapshotEnded
+    | BrokerStopping
 )
 
 encode: Final = msgspec.msgpack.Encoder().encode

@@ -1,15 +1,19 @@
 """What the controller needs to know of the settings, read once at its start."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct, field
 
-from tidelog.node.metadata.image import MetadataImage
+from tidelog.coordinator.controller.elections import Rules
+from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.node.origins import Layers
-from tidelog.node.settings import BROKER
+from tidelog.node.settings import BROKER, topic_reader
 
 _REPLICATION_FACTOR: Final = "default.replication.factor"
+
+
+RulesOf = Callable[[TopicView], Rules]
 
 
 class ControllerSettings(Struct, frozen=True):
@@ -33,6 +37,24 @@ class ControllerSettings(Struct, frozen=True):
         factor: int = BROKER.read(given, _REPLICATION_FACTOR)
         return factor if _REPLICATION_FACTOR in given else min(factor, len(image.brokers))
 
+    def rules(self, image: MetadataImage) -> RulesOf:
+        """Who may lead each topic, as its settings are now."""
+        given = self.layers(image).effective()
+        inherited = rules_of({}, given)
+
+        def of(topic: TopicView) -> Rules:
+            return rules_of(topic.configs, given) if topic.configs else inherited
+
+        return of
+
     def layers(self, image: MetadataImage) -> Layers:
         """What stands behind a topic's own settings: no broker's own, so that all agree."""
         return Layers(self.broker, image.broker_configs.get("", {}))
+
+
+def rules_of(topic: Mapping[str, str], broker: Mapping[str, str]) -> Rules:
+    """What a topic that sets this itself says of its leaders, on brokers with these settings."""
+    read = topic_reader(topic, broker)
+    return Rules(
+        min_in_sync=read("min.insync.replicas"), unclean=read("unclean.leader.election.enable")
+    )

@@ -1,26 +1,34 @@
 """Lives of brokers: registration, fencing, and what it does to the partitions.
 
 A broker registers fenced. Once it has applied its own registration, so that it knows every topic
-before clients are sent to it, it is unfenced and takes the partitions that wait for it.
+before clients are sent to it, it is unfenced and takes the partitions that wait for it. A broker
+that wants to stop gives away what it leads, and is fenced when the others know.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
+from typing import Final
 
 from tidelog.coordinator.controller import elections
+from tidelog.coordinator.controller.elections import Rules
 from tidelog.coordinator.controller.requests import RegisterBroker
-from tidelog.kernel.ids import COORDINATOR_ID, BrokerId, Offset
+from tidelog.coordinator.settings import RulesOf
+from tidelog.kernel.ids import COORDINATOR_ID, NO_LEADER, BrokerId, Offset
 from tidelog.node.metadata.image import BrokerView, MetadataImage
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.metadata_records import (
     BrokerFenced,
     BrokerRegistered,
+    BrokerStopping,
     BrokerUnfenced,
     MetadataRecord,
     PartitionChanged,
     PartitionView,
+    StopKind,
 )
 
-Change = Callable[[PartitionView], PartitionView | None]
+_LOST_FILES: Final = frozenset({StopKind.FIRST_START, StopKind.POWER_LOSS})
+_Change = Callable[[PartitionView, Rules], PartitionView | None]
 
 
 def check_registration(image: MetadataImage, request: RegisterBroker) -> None:
@@ -47,66 +55,110 @@ def is_current(image: MetadataImage, request: RegisterBroker) -> bool:
     return known is not None and not known.fenced and known.incarnation == request.incarnation
 
 
-def register(image: MetadataImage, request: RegisterBroker) -> tuple[MetadataRecord, ...]:
-    """A new life begins; whatever its last one led, it leads no more."""
+def register(
+    image: MetadataImage, rules: RulesOf, request: RegisterBroker
+) -> tuple[MetadataRecord, ...]:
+    """A new life begins; whatever its last one led, it leads no more. What it lost of its files it
+    must get from others before it is trusted again."""
     known = image.brokers.get(request.broker)
-    fenced = () if known is None else fence(image, known)
+    fenced = () if known is None or known.fenced else (BrokerFenced(known.id, known.epoch),)
+    registered = BrokerRegistered(
+        broker=request.broker,
+        incarnation=request.incarnation,
+        epoch=Offset(image.offset + len(fenced) + 1),
+        host=request.host,
+        port=request.port,
+        rack=request.rack,
+        log_dirs=request.log_dirs,
+        stopped=request.stopped,
+    )
+    if known is None:
+        return (registered,)
+    # In one life it may register often: how it began was told the first time.
+    lost_files = known.incarnation != request.incarnation and request.stopped in _LOST_FILES
+
+    def fit(other: BrokerId) -> bool:
+        return other != known.id and image.is_active(other)
+
+    def change(view: PartitionView, rule: Rules) -> PartitionView | None:
+        lost = elections.brokers_lost(view, {known.id}, fit, rule)
+        if not lost_files:
+            return lost
+        return elections.files_lost(lost or view, known.id, rule) or lost
+
+    changes = _changes(image, rules, lambda view: known.id in (*view.isr, *view.elr), change)
+    return (*fenced, registered, *changes)
+
+
+def fence(
+    image: MetadataImage, rules: RulesOf, brokers: Collection[BrokerView]
+) -> tuple[MetadataRecord, ...]:
+    """Clients are sent elsewhere from now on; nothing of those that are fenced already."""
+    fenced = {broker.id: broker.epoch for broker in brokers if not broker.fenced}
+    if not fenced:
+        return ()
+
+    def fit(other: BrokerId) -> bool:
+        return other not in fenced and image.is_active(other)
+
     return (
-        *fenced,
-        BrokerRegistered(
-            broker=request.broker,
-            incarnation=request.incarnation,
-            epoch=Offset(image.offset + len(fenced) + 1),
-            host=request.host,
-            port=request.port,
-            rack=request.rack,
-            log_dirs=request.log_dirs,
-            stopped=request.stopped,
+        *(BrokerFenced(broker, epoch) for broker, epoch in fenced.items()),
+        *_changes(
+            image,
+            rules,
+            lambda view: not fenced.keys().isdisjoint(view.isr),
+            lambda view, rule: elections.brokers_lost(view, fenced, fit, rule),
         ),
     )
 
 
-def fence(image: MetadataImage, broker: BrokerView) -> tuple[MetadataRecord, ...]:
-    """Clients are sent elsewhere from now on; nothing where it is fenced already."""
-    if broker.fenced:
-        return ()
-
-    def alive(other: BrokerId) -> bool:
-        return other != broker.id and image.is_alive(other)
-
-    return (
-        BrokerFenced(broker.id, broker.epoch),
-        *_changes(image, lambda view: elections.broker_lost(view, broker.id, alive)),
-    )
-
-
-def unfence(image: MetadataImage, broker: BrokerView) -> tuple[MetadataRecord, ...]:
+def unfence(image: MetadataImage, rules: RulesOf, broker: BrokerView) -> tuple[MetadataRecord, ...]:
     assert broker.fenced, broker
 
-    def alive(other: BrokerId) -> bool:
-        return other == broker.id or image.is_alive(other)
+    def fit(other: BrokerId) -> bool:
+        return other == broker.id or image.is_active(other)
 
     return (
         BrokerUnfenced(broker.id, broker.epoch),
-        *_changes(image, lambda view: elections.broker_joined(view, alive)),
+        *_changes(
+            image,
+            rules,
+            lambda view: view.leader == NO_LEADER,
+            lambda view, rule: elections.broker_joined(view, fit, rule),
+        ),
     )
 
 
-def fence_all(image: MetadataImage) -> tuple[MetadataRecord, ...]:
-    """None of these brokers lives any more: the machine or the supervisor was restarted."""
-    fenced = tuple(
-        BrokerFenced(broker.id, broker.epoch)
-        for broker in image.brokers.values()
-        if not broker.fenced
+def leave(
+    image: MetadataImage, rules: RulesOf, broker: BrokerView, *, most: int
+) -> tuple[MetadataRecord, ...]:
+    """The next step of its way out: from so many partitions at a time, so that others are heard
+    meanwhile. No record: nothing hangs on it any more."""
+    said = () if broker.stopping else (BrokerStopping(broker.id, broker.epoch),)
+
+    def fit(other: BrokerId) -> bool:
+        return other != broker.id and image.is_active(other)
+
+    changes = _changes(
+        image,
+        rules,
+        lambda view: broker.id in view.isr,
+        lambda view, rule: elections.broker_leaves(view, broker.id, fit, rule),
     )
-    return (*fenced, *_changes(image, elections.everyone_lost)) if fenced else ()
+    return (*said, *islice(changes, most))
 
 
-def _changes(image: MetadataImage, change: Change) -> list[PartitionChanged]:
-    return [
-        PartitionChanged(topic.id, partition, after)
-        for topic in image.topics.values()
-        for partition, view in enumerate(topic.partitions)
-        for after in [change(view)]
-        if after is not None
-    ]
+def _changes(
+    image: MetadataImage,
+    rules: RulesOf,
+    concerns: Callable[[PartitionView], bool],
+    change: _Change,
+) -> Iterator[PartitionChanged]:
+    for topic in image.topics.values():
+        rule = None
+        for partition, view in enumerate(topic.partitions):
+            if concerns(view):
+                rule = rule or rules(topic)
+                after = change(view, rule)
+                if after is not None:
+                    yield PartitionChanged(topic.id, partition, after)

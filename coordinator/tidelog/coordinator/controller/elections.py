@@ -1,80 +1,168 @@
-"""Who leads a partition after something happened to a broker. One pure function for each case.
+"""What becomes of a partition after something happened. One pure function for each occasion.
 
 A function takes what is known of the partition and gives what is to be written, or None where
 nothing changes. Whoever stops or starts to lead raises the leader epoch; every change raises the
 partition epoch.
+
+Eligible leader replicas (KIP-966): while fewer replicas are in sync than `min.insync.replicas`
+says, nothing is committed, so whoever was in sync when it became too few has every committed
+record. They may lead when nobody is in sync any more; when enough are in sync again they are
+forgotten. Who lost files while it was one of them is *last known*.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
+from msgspec import Struct
 
+from tidelog.coordinator.controller import selectors
+from tidelog.coordinator.controller.selectors import Candidates, Fit
 from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch
 from tidelog.wire.metadata_records import PartitionView
 
-Alive = Callable[[BrokerId], bool]
+
+class Rules(Struct, frozen=True):
+    """What a topic's settings say on who may lead it."""
+
+    min_in_sync: int = 1
+    unclean: bool = False
 
 
-def new_partition(replicas: Sequence[BrokerId], alive: Alive) -> PartitionView:
+def new_partition(replicas: Sequence[BrokerId], fit: Fit) -> PartitionView:
     """The first view: every replica that is there is in sync, for there is nothing to be behind of.
 
-    At least one replica is alive; whoever places replicas sees to it.
+    At least one replica is fit to lead; whoever places replicas sees to it.
     """
-    in_sync = tuple(broker for broker in replicas if alive(broker))
+    in_sync = tuple(broker for broker in replicas if fit(broker))
     assert in_sync, replicas
     return PartitionView(replicas=tuple(replicas), isr=in_sync, leader=in_sync[0])
 
 
-def broker_lost(view: PartitionView, lost: BrokerId, alive: Alive) -> PartitionView | None:
-    """A broker can serve no more. It leaves the ISR unless it is the last one in it: the last
-    member has every committed record, so the partition waits for it rather than lose them."""
-    assert not alive(lost), lost
-    if lost not in view.isr:
+def brokers_lost(
+    view: PartitionView, lost: Collection[BrokerId], fit: Fit, rules: Rules
+) -> PartitionView | None:
+    """Brokers can serve no more. All that go at once had every committed record."""
+    in_sync = tuple(broker for broker in view.isr if broker not in lost)
+    if in_sync == view.isr:
         return None
-    in_sync = tuple(broker for broker in view.isr if broker != lost) or view.isr
-    leader = view.leader
-    if leader == lost:
-        leader = _first(view.replicas, in_sync, alive)
-    if leader == view.leader and in_sync == view.isr:
+    selector = selectors.offline_partition if view.leader in lost else selectors.no_op
+    return _selected(view, selector, in_sync, fit, rules)
+
+
+def broker_leaves(
+    view: PartitionView, leaving: BrokerId, fit: Fit, rules: Rules
+) -> PartitionView | None:
+    """A broker wants to stop: it leads nothing and holds nobody up from now on."""
+    assert not fit(leaving), leaving
+    if leaving not in view.isr:
         return None
-    return _changed(view, leader=leader, isr=in_sync)
+    in_sync = tuple(broker for broker in view.isr if broker != leaving)
+    return _selected(view, selectors.controlled_shutdown, in_sync, fit, rules)
 
 
-def in_sync_changed(view: PartitionView, isr: tuple[BrokerId, ...]) -> PartitionView:
-    """The leader says who is in sync with it: it goes on in its epoch."""
-    assert view.leader in isr, (view, isr)
-    return _changed(view, leader=view.leader, isr=isr)
-
-
-def everyone_lost(view: PartitionView) -> PartitionView | None:
-    """All brokers went at once: each member of the ISR has every committed record, all stay."""
-    if view.leader == NO_LEADER:
+def files_lost(view: PartitionView, broker: BrokerId, rules: Rules) -> PartitionView | None:
+    """A broker registered without all that it had: it is not to be trusted with what is committed.
+    It leads nothing at this moment, for its last life is over."""
+    assert view.leader != broker, (view, broker)
+    if broker not in view.isr and broker not in view.elr:
         return None
-    return _changed(view, leader=NO_LEADER, isr=view.isr)
+    in_sync = tuple(one for one in view.isr if one != broker)
+    return changed(view, leader=view.leader, isr=in_sync, rules=rules, lost_files=(broker,))
 
 
-def broker_joined(view: PartitionView, alive: Alive) -> PartitionView | None:
-    """Someone came back: a partition without a leader takes the first replica it can trust."""
+def broker_joined(view: PartitionView, fit: Fit, rules: Rules) -> PartitionView | None:
+    """Someone came back: a partition without a leader takes the first replica it can trust. Where
+    there is but one replica there is no better one to wait for."""
     if view.leader != NO_LEADER:
         return None
-    leader = _first(view.replicas, view.isr, alive)
-    if leader == NO_LEADER:
+    unclean = view.replicas if len(view.replicas) == 1 else ()
+    return _selected(view, selectors.offline_partition, view.isr, fit, rules, unclean)
+
+
+def in_sync_changed(view: PartitionView, isr: tuple[BrokerId, ...], rules: Rules) -> PartitionView:
+    """The leader says who is in sync with it: it goes on in its epoch."""
+    assert view.leader in isr, (view, isr)
+    return changed(view, leader=view.leader, isr=isr, rules=rules)
+
+
+def preferred_wanted(view: PartitionView, fit: Fit, rules: Rules) -> PartitionView | None:
+    """Someone wants the preferred replica to lead."""
+    return _selected(view, selectors.preferred_replica, view.isr, fit, rules)
+
+
+def unclean_allowed(
+    view: PartitionView, best: Sequence[BrokerId], fit: Fit, rules: Rules, *, lost_records: int = 0
+) -> PartitionView | None:
+    """A partition without a leader may have one that lacks committed records, the best first; the
+    number of those that are known to be lost is written down."""
+    if view.leader != NO_LEADER:
         return None
-    return _changed(view, leader=leader, isr=view.isr)
+    after = _selected(view, selectors.offline_partition, view.isr, fit, rules, tuple(best))
+    if after is None or after.lossy_elections == view.lossy_elections:
+        return after
+    return msgspec.structs.replace(after, lost_records=view.lost_records + lost_records)
 
 
-def _first(replicas: Sequence[BrokerId], trusted: Sequence[BrokerId], alive: Alive) -> BrokerId:
-    """In the order of the replicas, so that the preferred one leads whenever it can."""
-    fit = (broker for broker in replicas if broker in trusted and alive(broker))
-    return next(fit, NO_LEADER)
+def eligible_forgotten(view: PartitionView) -> PartitionView | None:
+    """Another number of replicas must be in sync from now on: who was in sync when they became too
+    few need not have what is committed next. While nobody is in sync nothing is committed."""
+    if not view.isr or not view.elr:
+        return None
+    return msgspec.structs.replace(view, elr=(), partition_epoch=Epoch(view.partition_epoch + 1))
 
 
-def _changed(view: PartitionView, *, leader: BrokerId, isr: tuple[BrokerId, ...]) -> PartitionView:
-    leader_epoch = view.leader_epoch + (leader != view.leader)
+def changed(
+    view: PartitionView,
+    *,
+    leader: BrokerId,
+    isr: tuple[BrokerId, ...],
+    rules: Rules,
+    lost_files: Collection[BrokerId] = (),
+) -> PartitionView:
+    """The view after a change of leader, of who is in sync, or of both."""
+    clean = leader == NO_LEADER or leader in isr or leader in view.elr
+    if leader != NO_LEADER and leader not in isr:
+        isr = (leader,)
+    elr, last_known = _others(view, isr, rules, lost_files) if clean else ((), ())
     return msgspec.structs.replace(
         view,
         leader=leader,
         isr=isr,
-        leader_epoch=Epoch(leader_epoch),
+        elr=elr,
+        last_known=last_known,
+        leader_epoch=Epoch(view.leader_epoch + (leader != view.leader)),
         partition_epoch=Epoch(view.partition_epoch + 1),
+        lossy_elections=view.lossy_elections + (not clean),
     )
+
+
+def _selected(
+    view: PartitionView,
+    selector: selectors.Selector,
+    isr: tuple[BrokerId, ...],
+    fit: Fit,
+    rules: Rules,
+    unclean: tuple[BrokerId, ...] = (),
+) -> PartitionView | None:
+    """The view with this ISR under whom the selector names; None where it is what it was."""
+    candidates = Candidates(
+        replicas=view.replicas, isr=isr, elr=view.elr, leader=view.leader, fit=fit, unclean=unclean
+    )
+    leader = selector(candidates)
+    if leader == view.leader and isr == view.isr:
+        return None
+    return changed(view, leader=leader, isr=isr, rules=rules)
+
+
+def _others(
+    view: PartitionView, isr: tuple[BrokerId, ...], rules: Rules, lost_files: Collection[BrokerId]
+) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
+    """Who is eligible besides the members of the ISR, and who is last known."""
+    if len(isr) >= min(rules.min_in_sync, len(view.replicas)):
+        return (), ()
+    outside = [broker for broker in view.replicas if broker not in isr]
+    were = {*view.isr, *view.elr}
+    eligible = tuple(one for one in outside if one in were and one not in lost_files)
+    known = {*were, *view.last_known}
+    last_known = tuple(one for one in outside if one in known and one not in eligible)
+    return eligible, last_known

@@ -13,6 +13,7 @@ from tidelog.coordinator.controller.requests import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    ElectLeaders,
     IncrementalAlterConfigs,
 )
 from tidelog.node.runtime.shard_host import Refusal
@@ -23,6 +24,7 @@ from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
 from tidelog.wire.messages import k33_alter_configs as replacing
 from tidelog.wire.messages import k37_create_partitions as growth
+from tidelog.wire.messages import k43_elect_leaders as electing
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
 
 
@@ -106,6 +108,12 @@ def _refused_altering(
     )
 
 
+def _refused_election(
+    _request: electing.ElectLeadersRequest, refusal: Refusal
+) -> electing.ElectLeadersResponse:
+    return electing.ElectLeadersResponse(error_code=refusal.code, replica_election_results=[])
+
+
 _KINDS: Final[Mapping[int, _Kind]] = {
     kind.api.key: kind
     for kind in (
@@ -113,6 +121,7 @@ _KINDS: Final[Mapping[int, _Kind]] = {
         _Kind(deletion.API, DeleteTopics, _refused_deletion),
         _Kind(growth.API, CreatePartitions, _refused_growth),
         _Kind(replacing.API, AlterConfigs, _refused_replacing),
+        _Kind(electing.API, ElectLeaders, _refused_election),
         _Kind(altering.API, IncrementalAlterConfigs, _refused_altering),
     )
 }

@@ -15,6 +15,7 @@ from tidelog.coordinator.controller.forwarding import Forwarded
 from tidelog.coordinator.controller.requests import (
     Activate,
     BrokerApplied,
+    BrokerLeaving,
     BrokerLost,
     BrokerRegistration,
     BrokerStarted,
@@ -23,6 +24,7 @@ from tidelog.coordinator.controller.requests import (
     IsrOutcomes,
     ProducerIdBlock,
     RegisterBroker,
+    TellLogEnds,
 )
 from tidelog.coordinator.controller.requests import AllocateProducerIds as Allocate
 from tidelog.coordinator.controller.requests import AlterIsr as Alter
@@ -53,6 +55,7 @@ from tidelog.wire.control import (
     IsrAltered,
     Leave,
     Left,
+    LogEnds,
     ProducerIds,
     Refused,
     Register,
@@ -220,7 +223,7 @@ class Front:
         self,
         now: Instant,
         session: Session,
-        message: Applied | Forward | AllocateProducerIds | AlterIsr | Leave,
+        message: Applied | Forward | AllocateProducerIds | AlterIsr | LogEnds | Leave,
     ) -> list[Effect]:
         match message:
             case Applied():
@@ -231,6 +234,9 @@ class Front:
                 return self._allocate(now, session, message)
             case AlterIsr():
                 return self._alter_isr(now, session, message)
+            case LogEnds():
+                told = TellLogEnds(session.broker, session.incarnation, message.ends)
+                return self._ask(now, told, _nothing)
             case Leave():
                 return self._leave(now, session, message)
             case _:
@@ -321,7 +327,7 @@ class Front:
         def answer(_: ControllerReply | Refusal) -> list[Effect]:
             return [SendTo(session.peer, Left(session.session, message.call))]
 
-        return self._ask(now, BrokerLost(session.broker, session.incarnation), answer)
+        return self._ask(now, BrokerLeaving(session.broker, session.incarnation), answer)
 
     def _ask(self, now: Instant, request: ControllerRequest, answer: Answer) -> list[Effect]:
         self._asked += 1

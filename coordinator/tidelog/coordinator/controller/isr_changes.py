@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tidelog.coordinator.controller import elections
 from tidelog.coordinator.controller.requests import AlterIsr
+from tidelog.coordinator.settings import RulesOf
 from tidelog.kernel.ids import BrokerId, Uuid
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.wire.control import IsrChange
@@ -16,7 +17,7 @@ from tidelog.wire.metadata_records import PartitionChanged, PartitionView
 
 
 def alter_isr(
-    image: MetadataImage, request: AlterIsr
+    image: MetadataImage, rules: RulesOf, request: AlterIsr
 ) -> tuple[tuple[PartitionChanged, ...], tuple[ErrorCode, ...]]:
     """What is taken, and what became of each change, in the order of the request."""
     broker = image.brokers.get(request.broker)
@@ -32,7 +33,8 @@ def alter_isr(
         outcome = _fault(image, broker.id, view, change)
         if outcome is ErrorCode.NONE:
             assert view is not None
-            taken[place] = elections.in_sync_changed(view, _members(change))
+            topic_rules = rules(image.topics[change.topic])
+            taken[place] = elections.in_sync_changed(view, _members(change), topic_rules)
         outcomes.append(outcome)
     records = tuple(PartitionChanged(*place, view) for place, view in taken.items())
     return records, tuple(outcomes)
@@ -75,7 +77,6 @@ def _is_possible(view: PartitionView, members: Sequence[BrokerId]) -> bool:
 
 
 def _is_eligible(image: MetadataImage, member: BrokerId, epoch: int) -> bool:
-    """Alive, and in the very life that the leader saw catch up: one that began since may have come
-    back with less."""
-    broker = image.brokers.get(member)
-    return broker is not None and not broker.fenced and broker.epoch == epoch
+    """Alive, not about to stop, and in the very life that the leader saw catch up: one that began
+    since may have come back with less."""
+    return image.is_active(member) and image.brokers[member].epoch == epoch

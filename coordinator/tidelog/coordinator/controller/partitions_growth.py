@@ -123,13 +123,13 @@ def _assigned(
     for number, assignment in enumerate(assignments, len(topic.partitions)):
         brokers = tuple(BrokerId(broker) for broker in assignment.broker_ids)
         check_replicas(brokers, image, factor)
-        if not any(image.is_alive(broker) for broker in brokers):
+        if not any(image.is_active(broker) for broker in brokers):
             raise Rejected(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 "All brokers specified in the manual partition assignment for partition "
                 f"{number} are fenced or in controlled shutdown.",
             )
-        views.append(new_partition(brokers, image.is_alive))
+        views.append(new_partition(brokers, image.is_active))
     return views
 
 

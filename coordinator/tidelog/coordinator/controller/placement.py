@@ -34,27 +34,27 @@ def spread(
     """New partitions over the brokers. Fenced ones get replicas only where the others are too few,
     and lead nothing: they catch up when they come."""
     check_factor(image, replication_factor)
-    alive = {broker: image.brokers[broker].rack for broker in image.alive()}
+    active = {broker: image.brokers[broker].rack for broker in image.active()}
     placed = assign(
-        alive,
+        active,
         partitions=partitions,
-        replication_factor=min(replication_factor, len(alive)),
-        start=Start(broker=draws.randrange(len(alive)), shift=draws.randrange(len(alive))),
+        replication_factor=min(replication_factor, len(active)),
+        start=Start(broker=draws.randrange(len(active)), shift=draws.randrange(len(active))),
     )
-    missing = replication_factor - len(alive)
+    missing = replication_factor - len(active)
     if missing > 0:
-        fenced = sorted(image.brokers.keys() - alive.keys())
+        others = sorted(image.brokers.keys() - active.keys())
         placed = [
-            (*replicas, *(fenced[(partition + n) % len(fenced)] for n in range(missing)))
+            (*replicas, *(others[(partition + n) % len(others)] for n in range(missing)))
             for partition, replicas in zip(partitions, placed, strict=True)
         ]
-    return [new_partition(replicas, image.is_alive) for replicas in placed]
+    return [new_partition(replicas, image.is_active) for replicas in placed]
 
 
 def check_factor(image: MetadataImage, factor: int) -> None:
     """INVALID_REPLICATION_FACTOR where so many replicas cannot be."""
     known = len(image.brokers)
-    if not image.alive():
+    if not image.active():
         why = "All brokers are currently fenced."
     elif factor > known:
         why = (
@@ -112,12 +112,12 @@ def _as_assigned(topic: CreatableTopic, image: MetadataImage) -> list[PartitionV
     replication_factor = len(replicas[0])
     for partition, brokers in enumerate(replicas):
         check_replicas(brokers, image, replication_factor)
-        if not any(image.is_alive(broker) for broker in brokers):
+        if not any(image.is_active(broker) for broker in brokers):
             raise _bad(
                 "All brokers specified in the manual partition assignment for partition "
                 f"{partition} are fenced or in controlled shutdown."
             )
-    return [new_partition(brokers, image.is_alive) for brokers in replicas]
+    return [new_partition(brokers, image.is_active) for brokers in replicas]
 
 
 def _by_partition(assignments: Sequence[CreatableReplicaAssignment]) -> list[tuple[BrokerId, ...]]:

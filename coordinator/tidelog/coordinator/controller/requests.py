@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, Uuid
-from tidelog.wire.control import IsrChange
+from tidelog.wire.control import IsrChange, LogEnd
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -12,6 +12,7 @@ from tidelog.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
+from tidelog.wire.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from tidelog.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -66,7 +67,7 @@ class BrokerStarted(Struct, frozen=True):
 
 
 class BrokerLost(Struct, frozen=True):
-    """This life of a broker died, stopped, hangs, or is about to go."""
+    """This life of a broker died, stopped, or hangs."""
 
     broker: BrokerId
     incarnation: Incarnation
@@ -104,6 +105,11 @@ class IncrementalAlterConfigs(Struct, frozen=True):
     message: IncrementalAlterConfigsRequest
 
 
+class ElectLeaders(Struct, frozen=True):
+    version: int
+    message: ElectLeadersRequest
+
+
 class AllocateProducerIds(Struct, frozen=True):
     broker: BrokerId
     incarnation: Incarnation
@@ -114,6 +120,21 @@ class ProducerIdBlock(Struct, frozen=True):
 
     first: ProducerId
     count: int
+
+
+class TellLogEnds(Struct, frozen=True):
+    """What a broker has of partitions that nobody leads."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    ends: tuple[LogEnd, ...]
+
+
+class BrokerLeaving(Struct, frozen=True):
+    """A broker wants to stop; answered when it leads nothing, and all who live know."""
+
+    broker: BrokerId
+    incarnation: Incarnation
 
 
 class AlterIsr(Struct, frozen=True):
@@ -136,7 +157,12 @@ class Done(Struct, frozen=True):
 
 
 ClientRequest = (
-    CreateTopics | DeleteTopics | CreatePartitions | AlterConfigs | IncrementalAlterConfigs
+    CreateTopics
+    | DeleteTopics
+    | CreatePartitions
+    | AlterConfigs
+    | IncrementalAlterConfigs
+    | ElectLeaders
 )
 """What a client asked of a broker that passed it on; answered once every live broker knows."""
 
@@ -146,9 +172,12 @@ ClientReply = (
     | CreatePartitionsResponse
     | AlterConfigsResponse
     | IncrementalAlterConfigsResponse
+    | ElectLeadersResponse
 )
 
-BrokerRequest = RegisterBroker | BrokerApplied | AlterIsr | AllocateProducerIds
+BrokerRequest = (
+    RegisterBroker | BrokerApplied | BrokerLeaving | AlterIsr | TellLogEnds | AllocateProducerIds
+)
 """What a broker says or wants for itself."""
 
 ControllerRequest = Activate | BrokerRequest | BrokerStarted | BrokerLost | ClientRequest

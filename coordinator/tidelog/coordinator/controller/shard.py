@@ -2,22 +2,28 @@
 
 from typing import assert_never
 
+from msgspec import Struct
+
 from tidelog.coordinator.controller import brokers
 from tidelog.coordinator.controller.config_changes import (
     alter_configs,
     incremental_alter_configs,
 )
+from tidelog.coordinator.controller.config_effects import effects_of
 from tidelog.coordinator.controller.creation import TopicCreation
 from tidelog.coordinator.controller.deletion import delete_topics
 from tidelog.coordinator.controller.draws import Draws
 from tidelog.coordinator.controller.isr_changes import alter_isr
+from tidelog.coordinator.controller.leader_elections import elect_leaders
 from tidelog.coordinator.controller.partitions_growth import create_partitions
+from tidelog.coordinator.controller.recovery import Recovery
 from tidelog.coordinator.controller.requests import (
     Activate,
     AllocateProducerIds,
     AlterConfigs,
     AlterIsr,
     BrokerApplied,
+    BrokerLeaving,
     BrokerLost,
     BrokerRegistration,
     BrokerRequest,
@@ -29,32 +35,45 @@ from tidelog.coordinator.controller.requests import (
     CreateTopics,
     DeleteTopics,
     Done,
+    ElectLeaders,
     IncrementalAlterConfigs,
     IsrOutcomes,
     ProducerIdBlock,
     RegisterBroker,
+    TellLogEnds,
 )
 from tidelog.coordinator.controller.waiting import AppliedWaits
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset, ProducerId, RequestId
 from tidelog.kernel.instant import Instant
-from tidelog.kernel.limits import PRODUCER_ID_BLOCK
+from tidelog.kernel.limits import LEADERS_MOVED_PER_DECISION_MAX, PRODUCER_ID_BLOCK
 from tidelog.kernel.shard import Decision
-from tidelog.node.metadata.image import METADATA_VERSION, MetadataImage
+from tidelog.node.metadata.image import METADATA_VERSION, BrokerView, MetadataImage
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.metadata_records import (
+    BrokerRegistered,
     ClusterCreated,
     ControllerActivated,
     FeatureChanged,
     MetadataRecord,
+    PartitionChanged,
     ProducerIdsAllocated,
 )
 
 FEATURES = {METADATA_VERSION: 27}
 """Levels that a cluster is finalized at. Raising one writes a record at the next start."""
 
+_Record = MetadataRecord
+_Replies = tuple[tuple[RequestId, ControllerReply], ...]
 ControllerDecision = Decision[MetadataRecord, ControllerReply]
 DONE = Done()
+
+
+class Departed(Struct, frozen=True):
+    """Takes the place of the answer to a broker that leaves: when all know, it is fenced."""
+
+    broker: BrokerId
+    epoch: Offset
 
 
 class ControllerShard:
@@ -73,7 +92,10 @@ class ControllerShard:
         self.image = image or MetadataImage()
         self._settings = settings
         self._draws = draws
-        self._waits: AppliedWaits[ControllerReply] = AppliedWaits()
+        self._waits: AppliedWaits[ControllerReply | Departed] = AppliedWaits()
+        self._recovery = Recovery()
+        self._leaving: dict[BrokerId, RequestId] = {}
+        """Who gives away what it leads, and is not done with it."""
         self._joining: dict[BrokerId, Offset] = {}
         """Registered in this life of the controller and still fenced, with their epochs. Only
         these are unfenced: an acknowledgement that was under way when its sender hung is old."""
@@ -82,23 +104,32 @@ class ControllerShard:
         self, now: Instant, asked: RequestId, request: ControllerRequest
     ) -> ControllerDecision:
         match request:
-            case RegisterBroker() | BrokerApplied() | AlterIsr() | AllocateProducerIds():
-                return self._broker(now, asked, request)
             case BrokerStarted() | BrokerLost():
                 return self._lost(now, asked, request.broker, before=request.next_life)
             case Activate():
                 return Decision(self._activate(request), ((asked, DONE),))
-            case _:
+            case CreateTopics() | DeleteTopics() | CreatePartitions():
                 return self._client(now, asked, request)
+            case AlterConfigs() | IncrementalAlterConfigs() | ElectLeaders():
+                return self._client(now, asked, request)
+            case _:
+                return self._broker(now, asked, request)
 
     def expire(self, now: Instant) -> ControllerDecision:
-        return Decision((), self._waits.done(now, self.image.alive()))
+        for broker in self._leaving:
+            return self._give_away(now, self.image.brokers[broker])
+        elected = self._recovery.expire(now, self.image, self._settings.rules(self.image))
+        fenced, replies = self._known(now)
+        return Decision((*elected, *fenced), replies)
 
     def replay(self, record: MetadataRecord) -> None:
         self.image.replay(record)
 
     def deadline(self) -> Instant | None:
-        return self._waits.deadline()
+        if self._leaving:
+            return Instant(0)
+        times = (self._waits.deadline(), self._recovery.deadline())
+        return min((one for one in times if one is not None), default=None)
 
     def _activate(self, request: Activate) -> tuple[MetadataRecord, ...]:
         image = self.image
@@ -112,7 +143,12 @@ class ControllerShard:
                 f"this is cluster {request.cluster_id}",
             )
         # Brokers end with their supervisor: nobody of an earlier run is left.
-        fenced = brokers.fence_all(image) if image.run_id != request.run_id else ()
+        rules = self._settings.rules(image)
+        fenced = (
+            brokers.fence(image, rules, image.brokers.values())
+            if image.run_id != request.run_id
+            else ()
+        )
         return (
             *created,
             *(
@@ -132,8 +168,12 @@ class ControllerShard:
                 return self._register(asked, request)
             case BrokerApplied():
                 return self._applied(now, asked, request)
+            case BrokerLeaving():
+                return self._leave(now, asked, request)
             case AlterIsr():
                 return self._alter_isr(asked, request)
+            case TellLogEnds():
+                return self._log_ends(now, asked, request)
             case AllocateProducerIds():
                 return self._producer_ids(asked, request)
             case _:
@@ -146,10 +186,11 @@ class ControllerShard:
         if brokers.is_current(image, request):
             epoch = image.brokers[request.broker].epoch
             return Decision((), ((asked, BrokerRegistration(epoch)),))
-        records = brokers.register(image, request)
-        epoch = Offset(image.offset + len(records))
+        records = brokers.register(image, self._settings.rules(image), request)
+        (epoch,) = (one.epoch for one in records if isinstance(one, BrokerRegistered))
+        left = self._life_over(request.broker)
         self._joining[request.broker] = epoch
-        return Decision(records, ((asked, BrokerRegistration(epoch)),))
+        return Decision(records, ((asked, BrokerRegistration(epoch)), *left))
 
     def _applied(
         self, now: Instant, asked: RequestId, request: BrokerApplied
@@ -158,12 +199,59 @@ class ControllerShard:
         if broker is None or broker.incarnation != request.incarnation:
             return Decision((), ((asked, DONE),))
         self._waits.applied(request.broker, request.offset)
-        replies = ((asked, DONE), *self._waits.done(now, self.image.alive()))
+        fenced, replies = self._known(now)
+        replies = ((asked, DONE), *replies)
         joining = self._joining.get(broker.id)
         if joining is None or request.offset < joining:
-            return Decision((), replies)
+            return Decision(fenced, replies)
         del self._joining[broker.id]
-        return Decision(brokers.unfence(self.image, broker), replies)
+        unfenced = brokers.unfence(self.image, self._settings.rules(self.image), broker)
+        return Decision((*fenced, *unfenced), replies)
+
+    def _known(
+        self, now: Instant, *, lost: BrokerId | None = None
+    ) -> tuple[tuple[_Record, ...], _Replies]:
+        """What everyone who stays knows by now: answers, and who is fenced as it has left. Who is
+        lost need not be waited for, though the image is told only when this is replayed."""
+        image = self.image
+        done = self._waits.done(now, [one for one in image.active() if one != lost])
+        departed = [
+            image.brokers[one.broker]
+            for _, one in done
+            if isinstance(one, Departed) and one.broker != lost
+            if image.brokers[one.broker].epoch == one.epoch
+        ]
+        fenced = brokers.fence(image, self._settings.rules(image), departed)
+        return fenced, tuple(
+            (asked, DONE if isinstance(reply, Departed) else reply) for asked, reply in done
+        )
+
+    def _leave(self, now: Instant, asked: RequestId, request: BrokerLeaving) -> ControllerDecision:
+        broker = self._living(request.broker, request.incarnation)
+        if broker is None or broker.stopping:
+            return Decision((), ((asked, DONE),))
+        self._leaving[broker.id] = asked
+        return self._give_away(now, broker)
+
+    def _give_away(self, now: Instant, broker: BrokerView) -> ControllerDecision:
+        """A part of what a leaving broker leads; when that was all, everyone must hear of it."""
+        rules = self._settings.rules(self.image)
+        records = brokers.leave(self.image, rules, broker, most=LEADERS_MOVED_PER_DECISION_MAX)
+        moved = sum(isinstance(one, PartitionChanged) for one in records)
+        if moved < LEADERS_MOVED_PER_DECISION_MAX:
+            asked = self._leaving.pop(broker.id)
+            end = Offset(self.image.offset + len(records))
+            self._waits.wait(now, asked, end, Departed(broker.id, broker.epoch))
+        return Decision(records) if records else Decision(*self._known(now))
+
+    def _log_ends(self, now: Instant, asked: RequestId, request: TellLogEnds) -> ControllerDecision:
+        image = self.image
+        broker = self._living(request.broker, request.incarnation)
+        if broker is None:
+            return Decision((), ((asked, DONE),))
+        places = self._recovery.told(now, image, broker.id, request.ends)
+        records = self._recovery.elect(now, image, self._settings.rules(image), places)
+        return Decision(tuple(records), ((asked, DONE),))
 
     def _lost(
         self, now: Instant, asked: RequestId, broker_id: BrokerId, *, before: Incarnation
@@ -172,16 +260,33 @@ class ControllerShard:
         broker = self.image.brokers.get(broker_id)
         if broker is None or broker.incarnation >= before:
             return Decision((), ((asked, DONE),))
+        left = self._life_over(broker_id)
+        rules = self._settings.rules(self.image)
+        departed, replies = self._known(now, lost=broker_id)
+        lost = brokers.fence(self.image, rules, [broker])
+        return Decision((*lost, *departed), ((asked, DONE), *left, *replies))
+
+    def _life_over(self, broker_id: BrokerId) -> _Replies:
+        """Forget what is known of this life only; who wanted to leave has left."""
         self._joining.pop(broker_id, None)
-        # It need not be waited for, though the image is told only when this is replayed.
-        left = [other for other in self.image.alive() if other != broker_id]
-        replies = ((asked, DONE), *self._waits.done(now, left))
-        return Decision(brokers.fence(self.image, broker), replies)
+        self._recovery.lost(broker_id)
+        leaving = self._leaving.pop(broker_id, None)
+        return () if leaving is None else ((leaving, DONE),)
+
+    def _living(self, broker_id: BrokerId, incarnation: Incarnation) -> BrokerView | None:
+        """The broker, if it is in this life and in the cluster."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or broker.fenced or broker.incarnation != incarnation:
+            return None
+        return broker
 
     def _client(self, now: Instant, asked: RequestId, request: ClientRequest) -> ControllerDecision:
         """Decided at once, answered when every live broker has taken it."""
         records, reply = self._decided(request)
-        if not records or not self.image.alive():
+        if isinstance(request, AlterConfigs | IncrementalAlterConfigs):
+            records = (*records, *effects_of(self.image, self._settings, records))
+            self._recovery.rules_changed(now)
+        if not records or not self.image.active():
             return Decision(records, ((asked, reply),))
         self._waits.wait(now, asked, Offset(self.image.offset + len(records)), reply)
         return Decision(records)
@@ -201,11 +306,14 @@ class ControllerShard:
                 return alter_configs(image, settings, request.message)
             case IncrementalAlterConfigs():
                 return incremental_alter_configs(image, settings, request.message)
+            case ElectLeaders():
+                rules = settings.rules(image)
+                return elect_leaders(image, rules, self._recovery, request.message)
             case _:
                 assert_never(request)
 
     def _alter_isr(self, asked: RequestId, request: AlterIsr) -> ControllerDecision:
-        records, outcomes = alter_isr(self.image, request)
+        records, outcomes = alter_isr(self.image, self._settings.rules(self.image), request)
         end = Offset(self.image.offset + len(records))
         return Decision(records, ((asked, IsrOutcomes(outcomes, end)),))
 

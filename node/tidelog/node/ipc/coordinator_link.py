@@ -6,7 +6,7 @@ callbacks. Make it in the broker's own process: a ZeroMQ context does not surviv
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct as Layout
 from typing import Final, assert_never
 
@@ -20,11 +20,13 @@ from tidelog.kernel.limits import (
     CONTROL_MESSAGE_BYTES_MAX,
     FORWARD_TIMEOUT_MS,
 )
-from tidelog.node.metadata.image import Changes, MetadataImage
+from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
 from tidelog.node.metadata.link import (
     Asked,
     Connected,
     Disconnected,
+    EndsTold,
+    EndsWanted,
     Event,
     Fenced,
     Finished,
@@ -43,7 +45,7 @@ from tidelog.node.metadata.link import (
     Tick,
     TurnedAway,
 )
-from tidelog.wire.control import Client, IsrChange, ToCoordinator, encode
+from tidelog.wire.control import Client, IsrChange, LogEnd, ToCoordinator, encode
 from tidelog.wire.errors import ErrorCode
 
 _RECONNECT_MS: Final = 5
@@ -64,6 +66,8 @@ class Hooks(Struct):
     """This broker may serve; with its epoch. Again each time after it was fenced."""
     on_fenced: Callable[[], None]
     on_refused: Callable[[ErrorCode, str], None]
+    on_ends_wanted: Callable[[Sequence[tuple[TopicView, int]]], tuple[LogEnd, ...]]
+    """Nobody leads these, and this broker has replicas of them."""
 
 
 def peer_name(broker: BrokerId, incarnation: Incarnation) -> bytes:
@@ -228,6 +232,8 @@ class CoordinatorLink:
                     self._hooks.on_fenced()
                 case TurnedAway(code, detail):
                     self._hooks.on_refused(code, detail)
+                case EndsWanted(places):
+                    self._step(EndsTold(self._hooks.on_ends_wanted(places)))
                 case _:
                     assert_never(effect)
         self._set_timer()

@@ -271,8 +271,12 @@ class LogDirectory:
         """As checkpointed last, within the log."""
         log = self.log(topic, partition)
         assert log is not None
-        known = self._tables.get(checkpoints.HIGH_WATERMARKS, log.name.key)
+        known = self.checkpointed_high_watermark(log.name.key)
         return Offset(min(max(known, log.start), log.end))
+
+    def checkpointed_high_watermark(self, key: TopicPartition) -> Offset:
+        """As it was written, though the log may have lost what lies below it."""
+        return Offset(self._tables.get(checkpoints.HIGH_WATERMARKS, key))
 
     def _note(self, high_watermarks: Table) -> None:
         """Bring the tables up to date."""

@@ -21,6 +21,7 @@ from tidelog.kernel.ids import (
 from tidelog.wire.metadata_records import (
     BrokerFenced,
     BrokerRegistered,
+    BrokerStopping,
     BrokerUnfenced,
     ClusterCreated,
     ConfigChanged,
@@ -54,6 +55,8 @@ class BrokerView:
     log_dirs: tuple[Uuid, ...]
     stopped: StopKind
     fenced: bool
+    stopping: bool = False
+    """It is about to stop: alive, and given nothing to lead."""
 
 
 @dataclass(slots=True)
@@ -148,6 +151,15 @@ class MetadataImage:
         view = self.brokers.get(broker)
         return view is not None and not view.fenced
 
+    def is_active(self, broker: BrokerId) -> bool:
+        """Alive, and not about to stop."""
+        view = self.brokers.get(broker)
+        return view is not None and not view.fenced and not view.stopping
+
+    def active(self) -> list[BrokerId]:
+        """The brokers that may be given something to lead, in order."""
+        return sorted(view.id for view in self.brokers.values() if self.is_active(view.id))
+
     def alive(self) -> list[BrokerId]:
         """The brokers that are registered and not fenced, in order."""
         return sorted(view.id for view in self.brokers.values() if not view.fenced)
@@ -166,7 +178,7 @@ class MetadataImage:
                 self._partition(record)
             case TopicCreated() | TopicDeleted() | ConfigChanged():
                 self._topic(record)
-            case BrokerRegistered() | BrokerFenced() | BrokerUnfenced():
+            case BrokerRegistered() | BrokerFenced() | BrokerUnfenced() | BrokerStopping():
                 self._broker(record)
             case _:
                 self._cluster(record)
@@ -179,7 +191,7 @@ class MetadataImage:
                 self._changes.created.append(self.topics[record.topic])
             case ConfigChanged():
                 self._changes.configs.append((record.kind, record.resource))
-            case BrokerRegistered() | BrokerFenced() | BrokerUnfenced():
+            case BrokerRegistered() | BrokerFenced() | BrokerUnfenced() | BrokerStopping():
                 self._changes.brokers.append(record.broker)
             case _:
                 pass
@@ -188,6 +200,7 @@ class MetadataImage:
         topic = self.topics[record.topic]
         view = record.view
         assert view.leader == NO_LEADER or view.leader in view.isr, record
+        assert view.isr or view.elr or view.last_known, record
         if isinstance(record, PartitionCreated):
             assert record.partition == len(topic.partitions), (record, len(topic.partitions))
             topic.partitions.append(view)
@@ -231,7 +244,9 @@ class MetadataImage:
         if record.kind is ResourceKind.BROKER and not values:
             del self.broker_configs[record.resource]
 
-    def _broker(self, record: BrokerRegistered | BrokerFenced | BrokerUnfenced) -> None:
+    def _broker(
+        self, record: BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerStopping
+    ) -> None:
         if isinstance(record, BrokerRegistered):
             assert record.epoch <= self.offset, (record, self.offset)
             self.brokers[record.broker] = BrokerView(
@@ -244,11 +259,15 @@ class MetadataImage:
                 log_dirs=record.log_dirs,
                 stopped=record.stopped,
                 fenced=record.fenced,
+                stopping=record.stopping,
             )
         else:
             broker = self.brokers[record.broker]
             assert broker.epoch == record.epoch, (broker, record)
-            broker.fenced = isinstance(record, BrokerFenced)
+            if isinstance(record, BrokerStopping):
+                broker.stopping = True
+            else:
+                broker.fenced = isinstance(record, BrokerFenced)
         self.brokers_version = self.offset
 
     def _cluster(
@@ -301,6 +320,7 @@ def _snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
             log_dirs=broker.log_dirs,
             stopped=broker.stopped,
             fenced=broker.fenced,
+            stopping=broker.stopping,
         )
     for resource, values in image.broker_configs.items():
         for name, value in values.items():

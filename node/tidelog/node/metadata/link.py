@@ -5,14 +5,14 @@ back. A call that was sent when the connection broke may or may not have been de
 out. A call that was never sent waits a little for the coordinator to come back, then is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from enum import Enum
 from typing import assert_never
 
 from msgspec import Struct
 
-from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, Uuid
+from tidelog.kernel.ids import NO_LEADER, BrokerId, Incarnation, Offset, ProducerId, Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import (
     COORDINATOR_DOWN_WAIT_MS,
@@ -22,7 +22,7 @@ from tidelog.kernel.limits import (
     REGISTER_AGAIN_MS,
 )
 from tidelog.node.metadata.difference import difference
-from tidelog.node.metadata.image import Changes, MetadataImage
+from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
 from tidelog.wire.control import (
     AllocateProducerIds,
     AlterIsr,
@@ -36,6 +36,8 @@ from tidelog.wire.control import (
     IsrChange,
     Leave,
     Left,
+    LogEnd,
+    LogEnds,
     ProducerIds,
     Refused,
     Register,
@@ -101,6 +103,12 @@ class LeaveAsked(Struct, frozen=True):
     deadline: Instant
 
 
+class EndsTold(Struct, frozen=True):
+    """What this broker's replicas of partitions without a leader have."""
+
+    ends: tuple[LogEnd, ...]
+
+
 class Tick(Struct, frozen=True):
     """The deadline came."""
 
@@ -138,6 +146,12 @@ class IdBlock(Struct, frozen=True):
 Result = bytes | IdBlock | tuple[ErrorCode, ...] | ErrorCode
 
 
+class EndsWanted(Struct, frozen=True):
+    """Nobody leads these, and this broker has replicas of them: say what they have."""
+
+    places: Sequence[tuple[TopicView, int]]
+
+
 class Finished(Struct, frozen=True):
     """A call's end: an answer's frame, a block of ids, what became of each change of an ISR,
     nothing for a leave, or why not."""
@@ -147,8 +161,8 @@ class Finished(Struct, frozen=True):
 
 
 Asked = ForwardAsked | IdsAsked | IsrAsked | LeaveAsked
-Event = Connected | Disconnected | Received | Asked | Tick
-Effect = Send | ImageChanged | Joined | Fenced | TurnedAway | Finished
+Event = Connected | Disconnected | Received | Asked | EndsTold | Tick
+Effect = Send | ImageChanged | Joined | Fenced | TurnedAway | EndsWanted | Finished
 
 
 class _Sent(Enum):
@@ -189,11 +203,10 @@ class Link:
                 return self._received(now, frame)
             case ForwardAsked() | IdsAsked() | IsrAsked() | LeaveAsked():
                 return self._asked(now, event)
-            case Connected():
-                self._connected = True
-                return self._register(now)
-            case Disconnected():
-                return self._disconnected()
+            case Connected() | Disconnected():
+                return self._connection(now, event)
+            case EndsTold(ends):
+                return self._ends_told(ends)
             case Tick():
                 return self._tick(now)
             case _:
@@ -238,7 +251,10 @@ class Link:
         )
         return [*self._break_calls(), Send(message)]
 
-    def _disconnected(self) -> list[Effect]:
+    def _connection(self, now: Instant, event: Connected | Disconnected) -> list[Effect]:
+        if isinstance(event, Connected):
+            self._connected = True
+            return self._register(now)
         self._connected = False
         self._coordinator = None
         self._register_again = None
@@ -317,7 +333,9 @@ class Link:
         if isinstance(message, Refused):
             return [TurnedAway(message.code, message.detail)]
         self._coordinator = message.coordinator
-        return [*self._membership(now), *self._send_calls()]
+        told_all = not self._joined  # by the membership
+        effects = [*self._membership(now), *self._send_calls()]
+        return effects if told_all else [*effects, *self._ends_wanted(self._all_places())]
 
     def _answered(
         self, message: Answered | Failed | ProducerIds | IsrAltered | Left
@@ -370,7 +388,28 @@ class Link:
         effects: list[Effect] = [ImageChanged(changes)]
         if self._coordinator is not None:
             effects.append(Send(Applied(self._coordinator, self.image.offset)))
-        return [*effects, *self._membership(now)]
+        wanted = self._ends_wanted(changes.partitions) if self._joined else []
+        return [*effects, *self._membership(now), *wanted]
+
+    def _ends_wanted(self, places: Iterable[tuple[TopicView, int]]) -> list[Effect]:
+        """Of what nobody leads the coordinator wants to know who has how much."""
+        mine = [
+            (topic, partition)
+            for topic, partition in places
+            for view in [topic.partitions[partition]]
+            if view.leader == NO_LEADER and self._me.broker in view.replicas
+        ]
+        return [EndsWanted(mine)] if mine else []
+
+    def _all_places(self) -> Iterator[tuple[TopicView, int]]:
+        for topic in self.image.topics.values():
+            for partition in range(len(topic.partitions)):
+                yield topic, partition
+
+    def _ends_told(self, ends: tuple[LogEnd, ...]) -> list[Effect]:
+        if self._coordinator is None:
+            return []  # the next one is told when it answers
+        return [Send(LogEnds(self._coordinator, ends))]
 
     def _membership(self, now: Instant) -> list[Effect]:
         """Whether the image says that this life of this broker may serve."""
@@ -379,7 +418,9 @@ class Link:
         if known is not None and ours and not known.fenced:
             was_joined, self._joined = self._joined, True
             self._register_again = None
-            return [] if was_joined else [Joined(known.epoch)]
+            if was_joined:
+                return []
+            return [Joined(known.epoch), *self._ends_wanted(self._all_places())]
         if ours and self._joined:
             self._joined = False
             return [Fenced(), *self._register(now)]

@@ -34,6 +34,7 @@ from tidelog.node.metadata.link import Me
 from tidelog.node.net.connection import NetworkParts, NetworkStats
 from tidelog.node.net.listener import Listener, ListenerLimits
 from tidelog.node.replica.hosting import Hosting, log_settings
+from tidelog.node.replica.log_ends import log_ends
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.alarm import Alarm
@@ -154,6 +155,9 @@ class BrokerProcess:
             on_registered=self._on_registered,
             on_fenced=self._on_fenced,
             on_refused=self._on_turned_away,
+            on_ends_wanted=lambda places: log_ends(
+                places, self._replicas, self._logs.checkpointed_high_watermark
+            ),
         )
         return CoordinatorLink(self._loop, coordinator_endpoint(launch.runtime_dir), me, hooks)
 

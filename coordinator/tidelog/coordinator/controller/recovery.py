@@ -1,0 +1,134 @@
+"""Partitions that nobody may lead, and what their replicas say they have.
+
+A replica of a partition without a leader tells where its log ends. Where all who had every
+committed record lost files, the one that has most leads as soon as all of them are back. Where
+unclean elections are allowed, the partition does not wait for the dead; only for those who lost
+files, who are likely to come back at once after a power loss, it waits a while.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from tidelog.coordinator.controller import elections
+from tidelog.coordinator.controller.selectors import Fit
+from tidelog.coordinator.settings import RulesOf
+from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Offset, Uuid
+from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.limits import UNCLEAN_RECOVERY_WAIT_MS
+from tidelog.node.metadata.image import MetadataImage
+from tidelog.wire.control import LogEnd
+from tidelog.wire.metadata_records import PartitionChanged, PartitionView
+
+Place = tuple[Uuid, int]
+
+
+class _Wait(Struct):
+    leader_epoch: Epoch
+    since: Instant
+    ends: dict[BrokerId, LogEnd]
+
+
+class Recovery:
+    """Soft state: after a crash of the coordinator brokers tell it anew.
+
+    Invariant: an end is of a broker's latest life, and counts in the leader epoch it was told in.
+    """
+
+    def __init__(self) -> None:
+        self._waits: dict[Place, _Wait] = {}
+        self._look_again: Instant | None = None
+
+    def told(
+        self, now: Instant, image: MetadataImage, broker: BrokerId, ends: Iterable[LogEnd]
+    ) -> list[Place]:
+        """A broker's logs end here; what belongs to another state of a partition is dropped. The
+        places that it is news for."""
+        news = []
+        for end in ends:
+            place = (end.topic, end.partition)
+            view = image.partition(*place)
+            if view is None or broker not in view.replicas or view.leader != NO_LEADER:
+                continue
+            if end.leader_epoch == view.leader_epoch:
+                wait = self._waits.get(place)
+                if wait is None or wait.leader_epoch != view.leader_epoch:
+                    wait = self._waits[place] = _Wait(view.leader_epoch, now, {})
+                wait.ends[broker] = end
+                news.append(place)
+        if news and self._look_again is None:
+            self._look_again = Instant(now + ms(UNCLEAN_RECOVERY_WAIT_MS))
+        return news
+
+    def lost(self, broker: BrokerId) -> None:
+        """This life of a broker is over: what its next one has is not known."""
+        for wait in self._waits.values():
+            wait.ends.pop(broker, None)
+
+    def elect(
+        self, now: Instant, image: MetadataImage, rules: RulesOf, places: Iterable[Place]
+    ) -> list[PartitionChanged]:
+        """New leaders of these places where someone may lead now."""
+        records = []
+        for place in places:
+            view = image.partition(*place)
+            wait = self._waits.get(place)
+            if wait is None:
+                continue
+            if view is None or wait.leader_epoch != view.leader_epoch:
+                del self._waits[place]
+                continue
+            rule = rules(image.topics[place[0]])
+            if _is_due(now, wait, view, image.is_active, unclean=rule.unclean):
+                after = self.best_elected(place, view, image.is_active, rule)
+                if after is not None:
+                    records.append(PartitionChanged(*place, after))
+        return records
+
+    def expire(self, now: Instant, image: MetadataImage, rules: RulesOf) -> list[PartitionChanged]:
+        """Time passed, or the rules changed: look at everyone who waits."""
+        records = self.elect(now, image, rules, list(self._waits))
+        times = [
+            Instant(wait.since + ms(UNCLEAN_RECOVERY_WAIT_MS)) for wait in self._waits.values()
+        ]
+        self._look_again = min((one for one in times if one > now), default=None)
+        return records
+
+    def rules_changed(self, now: Instant) -> None:
+        """Another setting may let someone lead, once it is in the image."""
+        if self._waits:
+            self._look_again = now
+
+    def deadline(self) -> Instant | None:
+        return self._look_again
+
+    def best_elected(
+        self, place: Place, view: PartitionView, fit: Fit, rule: elections.Rules
+    ) -> PartitionView | None:
+        """The view under the fit replica that has most: the latest epoch counts before the longest
+        log. None where nobody is known to have anything."""
+        wait = self._waits.get(place)
+        if wait is None or wait.leader_epoch != view.leader_epoch:
+            return None
+        ends = wait.ends
+        found = [one for one in view.replicas if one in ends and ends[one].end >= 0 and fit(one)]
+        best = sorted(found, key=lambda one: (ends[one].last_epoch, ends[one].end), reverse=True)
+        lost = _records_lost(ends, best[0]) if best else 0
+        return elections.unclean_allowed(view, best, fit, rule, lost_records=lost)
+
+
+def _is_due(now: Instant, wait: _Wait, view: PartitionView, fit: Fit, *, unclean: bool) -> bool:
+    """Whether nobody is worth waiting for."""
+    here = [broker for broker in view.replicas if fit(broker)]
+    if not all(broker in wait.ends for broker in here):
+        return False  # who lives says in a moment what it has
+    if not view.isr and not view.elr and all(fit(broker) for broker in view.last_known):
+        return True
+    waited = now >= wait.since + ms(UNCLEAN_RECOVERY_WAIT_MS)
+    return unclean and (waited or not view.last_known)
+
+
+def _records_lost(ends: Mapping[BrokerId, LogEnd], leader: BrokerId) -> int:
+    """How many committed records are known to be missing where this one leads."""
+    committed = max(end.high_watermark for end in ends.values())
+    return max(0, Offset(committed - ends[leader].end))

@@ -1,0 +1,314 @@
+"""Partitions whose replicas lost files, or that may have a leader who lacks records."""
+
+import pytest
+
+from harness.controllers import ONE, THREE, TWO, Controlled, topic
+from harness.conversations import Conversation
+from tidelog.coordinator.controller.requests import (
+    ElectLeaders,
+    IncrementalAlterConfigs,
+    TellLogEnds,
+)
+from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, BrokerId, Epoch, Offset
+from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.limits import UNCLEAN_RECOVERY_WAIT_MS
+from tidelog.wire.control import LogEnd
+from tidelog.wire.messages.k43_elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from tidelog.wire.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tidelog.wire.metadata_records import PartitionView, StopKind
+
+POWER_LOSS = StopKind.POWER_LOSS
+UNCLEAN: dict[str, str | None] = {"unclean.leader.election.enable": "true"}
+
+
+class Lossy(Controlled):
+    """A controller with partition t-0 on three brokers, two of which must be in sync."""
+
+    def __init__(self, configs: dict[str, str | None] | None = None) -> None:
+        super().__init__(ONE, TWO, THREE)
+        given: dict[str, str | None] = {"min.insync.replicas": "2", **(configs or {})}
+        self.create(topic(assignments={0: [ONE, TWO, THREE]}, configs=given))
+
+    @property
+    def view(self) -> PartitionView:
+        (view,) = self.image.names["t"].partitions
+        return view
+
+    def tell(self, broker: BrokerId, last_epoch: int, end: int, high_watermark: int = 0) -> None:
+        """Where a broker's log of the partition ends, in the image of now."""
+        told = LogEnd(
+            topic=self.image.names["t"].id,
+            partition=0,
+            leader_epoch=self.view.leader_epoch,
+            last_epoch=Epoch(last_epoch),
+            end=Offset(end),
+            high_watermark=Offset(high_watermark),
+        )
+        self.ask(TellLogEnds(broker, self.image.brokers[broker].incarnation, (told,)))
+
+    def wait(self, milliseconds: int) -> None:
+        self.now = Instant(self.now + ms(milliseconds))
+        deadline = self.shard.deadline()
+        if deadline is not None and deadline <= self.now:
+            self.tick()
+
+    def allow_unclean(self) -> None:
+        entry = AlterableConfig(
+            name="unclean.leader.election.enable", config_operation=0, value="true"
+        )
+        row = AlterConfigsResource(resource_type=2, resource_name="t", configs=[entry])
+        request = IncrementalAlterConfigsRequest(resources=[row], validate_only=False)
+        self.everywhere(IncrementalAlterConfigs(1, request))
+
+    def elect_unclean(self) -> int:
+        asked = [TopicPartitions(topic="t", partitions=[0])]
+        request = ElectLeadersRequest(election_type=1, topic_partitions=asked)
+        reply = self.everywhere(ElectLeaders(2, request))
+        assert isinstance(reply, ElectLeadersResponse)
+        return reply.replica_election_results[0].partition_result[0].error_code
+
+
+def all_lost_power() -> Lossy:
+    """ISR {3}, ELR {2}; then both lose power. The first is long gone."""
+    lossy = Lossy()
+    for broker in (ONE, TWO, THREE):
+        lossy.lose(broker)
+    assert (lossy.view.isr, set(lossy.view.elr)) == ((), {TWO, THREE})
+    lossy.join(TWO, 2, stopped=POWER_LOSS)
+    assert (lossy.view.elr, lossy.view.last_known) == ((THREE,), (TWO,))
+    return lossy
+
+
+def test_a_last_replica_that_lost_its_cache_does_not_lead_while_another_has_everything() -> None:
+    """last_replica_standing (KIP-966): 2 loses power, 1 has what is committed."""
+    lossy = Lossy()
+    lossy.lose(ONE)
+    lossy.lose(TWO)
+    assert (lossy.view.isr, lossy.view.elr) == ((THREE,), (TWO,))
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    assert (lossy.view.isr, lossy.view.elr, lossy.view.last_known) == ((), (TWO,), (THREE,))
+    assert lossy.view.leader == NO_LEADER
+    lossy.join(TWO, 2)
+    assert (lossy.view.isr, lossy.view.elr, lossy.view.last_known) == ((TWO,), (), (THREE,))
+    assert lossy.view.leader == TWO
+    assert lossy.view.lossy_elections == 0
+
+
+def test_a_killed_replica_keeps_its_place_and_an_empty_disk_does_not() -> None:
+    for stopped, elr in (
+        (StopKind.KILLED, (TWO,)),
+        (StopKind.CLEAN, (TWO,)),
+        (StopKind.FIRST_START, ()),
+        (POWER_LOSS, ()),
+    ):
+        lossy = Lossy()
+        lossy.lose(ONE)
+        lossy.lose(TWO)
+        lossy.join(TWO, 2, stopped=stopped)
+        assert lossy.view.elr == elr, stopped
+
+
+def test_a_hung_broker_that_comes_back_in_the_same_life_has_lost_nothing() -> None:
+    """How its life began was told when it registered first, and has been made good since."""
+    lossy = Lossy()
+    lossy.join(TWO, 2, stopped=POWER_LOSS)
+    lossy.lose(ONE)
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    lossy.lose(THREE)
+    before = lossy.view
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    assert (lossy.view.elr, lossy.view.last_known) == (before.elr, before.last_known)
+
+
+def test_a_partition_waits_until_all_last_known_are_back_and_one_has_all_that_is_left() -> None:
+    lossy = all_lost_power()
+    lossy.tell(TWO, 0, 90)
+    assert lossy.view.leader == NO_LEADER
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    assert lossy.view.last_known == (TWO, THREE)
+    assert lossy.view.leader == NO_LEADER, "it has not told what it has"
+    lossy.tell(THREE, 0, 95, 100)
+    assert (lossy.view.leader, lossy.view.isr) == (THREE, (THREE,))
+    assert not (*lossy.view.elr, *lossy.view.last_known)
+    assert (lossy.view.lossy_elections, lossy.view.lost_records) == (1, 5)
+
+
+def test_the_latest_epoch_counts_before_the_longest_log() -> None:
+    lossy = all_lost_power()
+    lossy.tell(TWO, 0, 200)
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    lossy.tell(THREE, 1, 90)
+    assert lossy.view.leader == THREE
+
+
+def test_of_equal_ones_the_preferred_leads() -> None:
+    lossy = all_lost_power()
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    lossy.tell(THREE, 0, 90)
+    lossy.tell(TWO, 0, 90)
+    assert lossy.view.leader == TWO
+
+
+def test_among_all_who_are_back_even_one_that_was_behind_may_have_most() -> None:
+    lossy = all_lost_power()
+    lossy.join(ONE, 2)
+    lossy.tell(TWO, 0, 90)
+    lossy.tell(ONE, 0, 94)
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    lossy.tell(THREE, 0, 92)
+    assert lossy.view.leader == ONE
+
+
+def test_whose_log_cannot_be_used_is_heard_and_not_elected() -> None:
+    lossy = all_lost_power()
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    lossy.tell(TWO, -1, NO_OFFSET, NO_OFFSET)
+    assert lossy.view.leader == NO_LEADER
+    lossy.tell(THREE, 0, 3)
+    assert lossy.view.leader == THREE
+
+
+def test_what_an_earlier_life_had_counts_for_nothing() -> None:
+    lossy = all_lost_power()
+    lossy.tell(TWO, 0, 90)
+    lossy.lose(TWO)
+    lossy.join(TWO, 3)
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    lossy.tell(THREE, 0, 80)
+    assert lossy.view.leader == NO_LEADER
+    lossy.tell(TWO, 0, 70)
+    assert lossy.view.leader == THREE
+
+
+def test_what_was_told_in_another_leader_epoch_counts_for_nothing() -> None:
+    lossy = all_lost_power()
+    late = LogEnd(
+        topic=lossy.image.names["t"].id,
+        partition=0,
+        leader_epoch=Epoch(lossy.view.leader_epoch - 1),
+        last_epoch=Epoch(9),
+        end=Offset(1_000),
+        high_watermark=Offset(0),
+    )
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    lossy.tell(THREE, 0, 80)
+    lossy.ask(TellLogEnds(TWO, lossy.image.brokers[TWO].incarnation, (late,)))
+    assert lossy.view.leader == NO_LEADER
+
+
+def test_the_only_replica_leads_at_once_after_a_power_loss() -> None:
+    controlled = Controlled(ONE)
+    controlled.create(topic())
+    controlled.lose(ONE)
+    controlled.join(ONE, 2, stopped=POWER_LOSS)
+    (view,) = controlled.image.names["t"].partitions
+    assert (view.leader, view.isr, view.lossy_elections) == (ONE, (ONE,), 1)
+
+
+# -- unclean elections
+
+
+def left_behind(configs: dict[str, str | None]) -> Lossy:
+    """The first one led alone, and is gone with 100 records; the second has 60, the third 50."""
+    lossy = Lossy({"min.insync.replicas": "1", **configs})
+    for broker in (TWO, THREE):
+        lossy.lose(broker)
+        lossy.join(broker, 2)
+    lossy.lose(ONE)
+    assert (lossy.view.leader, lossy.view.isr, lossy.view.elr) == (NO_LEADER, (), (ONE,))
+    return lossy
+
+
+def test_unclean_off_leaves_a_partition_without_a_leader_until_its_own_comes_back() -> None:
+    lossy = left_behind({})
+    lossy.tell(TWO, 0, 60, 60)
+    lossy.tell(THREE, 0, 50, 50)
+    lossy.wait(10 * UNCLEAN_RECOVERY_WAIT_MS)
+    assert lossy.view.leader == NO_LEADER
+    lossy.join(ONE, 2)
+    assert (lossy.view.leader, lossy.view.lossy_elections) == (ONE, 0)
+
+
+def test_unclean_on_elects_who_has_most_as_soon_as_all_who_live_told_and_counts_it() -> None:
+    lossy = left_behind(UNCLEAN)
+    lossy.tell(THREE, 0, 50, 64)
+    assert lossy.view.leader == NO_LEADER
+    lossy.tell(TWO, 0, 60, 60)
+    assert (lossy.view.leader, lossy.view.isr, lossy.view.elr) == (TWO, (TWO,), ())
+    assert (lossy.view.lossy_elections, lossy.view.lost_records) == (1, 4)
+
+
+def test_unclean_elections_wait_a_while_for_who_lost_power() -> None:
+    lossy = Lossy(UNCLEAN)
+    for broker in (ONE, TWO, THREE):
+        lossy.lose(broker)
+    lossy.join(TWO, 2, stopped=POWER_LOSS)
+    lossy.lose(TWO)
+    lossy.join(ONE, 2)
+    lossy.tell(ONE, 0, 50)
+    lossy.wait(UNCLEAN_RECOVERY_WAIT_MS - 1)
+    assert lossy.view.leader == NO_LEADER
+    lossy.wait(1)
+    assert (lossy.view.leader, lossy.view.lossy_elections) == (ONE, 1)
+    assert lossy.shard.deadline() is None
+
+
+def test_to_allow_unclean_elections_elects_at_once() -> None:
+    lossy = left_behind({})
+    lossy.tell(TWO, 0, 60)
+    lossy.tell(THREE, 0, 50)
+    lossy.allow_unclean()
+    assert lossy.view.leader == NO_LEADER
+    lossy.wait(0)
+    assert lossy.view.leader == TWO
+
+
+def test_an_unclean_election_by_hand_needs_no_setting() -> None:
+    lossy = left_behind({})
+    assert lossy.elect_unclean() == 83, "nobody has told what it has"
+    lossy.tell(THREE, 0, 50)
+    assert lossy.elect_unclean() == 0
+    assert (lossy.view.leader, lossy.view.lossy_elections) == (THREE, 1)
+    assert lossy.elect_unclean() == 84, "it has a leader"
+
+
+# -- over the pipes
+
+
+@pytest.mark.parametrize("coordinator_dies", [False, True])
+def test_brokers_tell_by_themselves_what_they_have(*, coordinator_dies: bool) -> None:
+    talk = Conversation()
+    talk.start_coordinator()
+    for broker in range(3):
+        talk.start_broker(broker)
+    talk.settle()
+    talk.create(0, topic("t", 4, 3))
+    talk.settle()
+    for broker in range(3):
+        talk.kill_broker(broker)
+        talk.settle()
+    for broker, end in ((0, 90), (1, 95)):
+        side = talk.start_broker(broker, 2, stopped=POWER_LOSS)
+        side.end = Offset(end)
+    talk.settle()
+    partitions = talk.shard.image.names["t"].partitions
+    assert {view.leader for view in partitions} == {NO_LEADER}, (
+        "the third had all that is committed"
+    )
+    if coordinator_dies:
+        talk.kill_coordinator()
+        talk.start_coordinator()
+        talk.settle()
+    talk.start_broker(2, 2, stopped=POWER_LOSS).end = Offset(80)
+    talk.settle()
+    views = talk.shard.image.names["t"].partitions
+    assert {view.leader for view in views} == {1}
+    assert {view.lossy_elections for view in views} == {1}
