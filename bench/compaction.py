@@ -22,22 +22,18 @@ import uvloop
 from confluent_kafka import Producer
 
 from clusters import running
+from log_filling import NOW_MS, new_log
 from measuring import MB, Arguments, Figures, percentile, repeat, report, tree, versions
-from tidelog.kernel.ids import Incarnation, Uuid
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import MIB
 from tidelog.node.log.cleaner import candidate, job_for
 from tidelog.node.log.cleaning import Finished, Job, clean
-from tidelog.node.log.directory import LogDirectory
-from tidelog.node.log.ownership import Owner
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.validation import rules_of, validate_produced
 from tidelog.node.runtime.disk import open_disk
 from tidelog.wire.records import Record, build_batch
 
 SETTINGS = LogSettings(compact=True, segment_bytes=128 * MIB)
-OWNER = Owner("bench-cluster-00000000", 0, "boot", 0, Incarnation(1), Uuid(bytes(16)))
-NOW_MS = 1_700_000_000_000
 RECORDS_PER_BATCH = 130
 TEMPLATES = 2_000
 MAP_BYTES = 128 * MIB
@@ -54,6 +50,7 @@ def parser() -> Arguments:
     asked.add_argument("--mib", type=int, default=1024, help="size of the log (1024)")
     asked.add_argument("--keys", type=int, default=500_000, help="distinct keys (500000)")
     asked.add_argument("--vary", action="store_true", help="values of 50 to 150 bytes, not of 100")
+    asked.add_argument("--loop-seconds", type=float, default=3.0, help="of each loop's timers (3)")
     asked.add_argument("--broker-mib", type=int, default=256, help="for the real broker (256)")
     asked.add_argument("--no-broker", action="store_true", help="leave the real broker out")
     asked.add_argument("--broker-seconds", type=float, default=5.0, help="of each part (5)")
@@ -80,9 +77,7 @@ def fill(path: str, asked: Namespace) -> Job:
     rng = random.Random(1)
     made = max(TEMPLATES, asked.keys * 2 // RECORDS_PER_BATCH)
     batches = [template(rng, asked.keys, vary=asked.vary) for _ in range(made)]
-    logs = LogDirectory(open_disk(path), OWNER)
-    logs.open(lambda _: SETTINGS, NOW_MS)
-    log = logs.create("bench", 0, Uuid(bytes(range(16))), SETTINGS)
+    log = new_log(path, SETTINGS)
     rules = rules_of(SETTINGS)
     while log.size_bytes < asked.mib * MIB:
         view = memoryview(bytearray(rng.choice(batches)))
@@ -126,14 +121,14 @@ def work(path: str, job: Job) -> Figures:
     }
 
 
-def beside_a_loop(start: Callable[[], Callable[[], bool]]) -> Figures:
+def beside_a_loop(start: Callable[[], Callable[[], bool]], seconds: float) -> Figures:
     """How late one-millisecond timers of an event loop are while something goes on."""
     late: list[float] = []
 
     async def watch() -> None:
         is_going_on = start()
         began = time.perf_counter()
-        while is_going_on() or time.perf_counter() - began < 3:
+        while is_going_on() or time.perf_counter() - began < seconds:
             before = time.perf_counter()
             await asyncio.sleep(TIMER_S)
             late.append(time.perf_counter() - before - TIMER_S)
@@ -240,17 +235,16 @@ def one(asked: Namespace) -> Figures:
         place = f"{path}/bench-0"
         figures: Figures = {
             "alone": work(place, job),
-            "idle_loop": beside_a_loop(lambda: bool),
-            "thread": beside_a_loop(lambda: in_thread(place, job)),
-            "process": beside_a_loop(lambda: in_process(place, job)),
+            "idle_loop": beside_a_loop(lambda: bool, asked.loop_seconds),
+            "thread": beside_a_loop(lambda: in_thread(place, job), asked.loop_seconds),
+            "process": beside_a_loop(lambda: in_process(place, job), asked.loop_seconds),
         }
     if not asked.no_broker:
         figures["broker"] = in_broker(asked)
     return figures
 
 
-def main() -> None:
-    asked = parser().parse_args()
+def run(asked: Namespace) -> None:
     runs = repeat(asked, lambda: one(asked))
     names = ("mib", "keys", "vary", "broker_mib", "rate")
     settings = {name: getattr(asked, name) for name in names}
@@ -259,4 +253,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(parser().parse_args())

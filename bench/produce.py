@@ -5,7 +5,7 @@ import argparse
 import confluent_kafka
 
 from clusters import running
-from measuring import Arguments, middle, repeat, report, versions
+from measuring import MB, Arguments, middle, repeat, report, versions
 from workloads import PARTITIONS, PRODUCER, Load, produce_run
 
 _NAMES = (
@@ -25,12 +25,18 @@ def parser() -> Arguments:
     )
     asked.add_argument("--size", type=int, default=1024, help="bytes of a value (1024)")
     asked.add_argument("--compression", default="none", help="codec of the client (none)")
+    asked.add_argument("--mb", type=int, default=4000, help="each run writes at most (4000)")
     asked.add_argument("--seconds", type=float, default=8.0, help="of each run (8)")
     return asked
 
 
 def run(asked: argparse.Namespace) -> None:
-    load = Load(size=asked.size, compression=asked.compression, seconds=asked.seconds)
+    load = Load(
+        size=asked.size,
+        compression=asked.compression,
+        seconds=asked.seconds,
+        bytes_max=round(asked.mb * MB),
+    )
     with running() as cluster:
         runs = repeat(asked, lambda: produce_run(cluster, load))
     settings = {

@@ -114,9 +114,9 @@ class RawClient:
                 raise SystemExit(f"the broker refuses: {ErrorCode(code).name}")
             time.sleep(_POLL_S)
 
-    def produce_once(self, name: str, value: bytes) -> None:
+    def produce_once(self, name: str, value: bytes, partition: int = 0) -> None:
         """One record, acknowledged."""
-        request = produce_request(name, 0, build_batch([_record(0, value)]))
+        request = produce_request_of(name, partition, [value])
 
         def attempt() -> int:
             answer = self.ask(k00_produce.API, PRODUCE_VERSION, request)
@@ -162,6 +162,14 @@ def produce_request(
     data = k00_produce.PartitionProduceData(index=partition, records=memoryview(batch))
     topic = k00_produce.TopicProduceData(name=name, partition_data=[data])
     return k00_produce.ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[topic])
+
+
+def produce_request_of(
+    name: str, partition: int, values: Sequence[bytes]
+) -> k00_produce.ProduceRequest:
+    """All values in one batch."""
+    batch = build_batch([_record(at, value) for at, value in enumerate(values)])
+    return produce_request(name, partition, batch)
 
 
 class ProduceFrame:

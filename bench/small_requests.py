@@ -3,7 +3,7 @@
 import argparse
 
 from clusters import running
-from measuring import Arguments, middle, repeat, report, versions
+from measuring import MB, Arguments, middle, repeat, report, versions
 from pipelines import open_pipelines, pump_run
 from raw_client import RawClient
 
@@ -25,6 +25,7 @@ def parser() -> Arguments:
     asked.add_argument("--connections", type=int, default=1, help="producers (1)")
     asked.add_argument("--in-flight", type=int, default=5, help="requests of each (5)")
     asked.add_argument("--bytes", type=int, default=16_384, help="of a request's batch (16384)")
+    asked.add_argument("--mb", type=int, default=4000, help="each run writes at most (4000)")
     asked.add_argument("--seconds", type=float, default=5.0, help="of each run (5)")
     return asked
 
@@ -37,7 +38,11 @@ def run(asked: argparse.Namespace) -> None:
             runs = repeat(
                 asked,
                 lambda: pump_run(
-                    cluster, pipelines, in_flight=asked.in_flight, seconds=asked.seconds
+                    cluster,
+                    pipelines,
+                    in_flight=asked.in_flight,
+                    seconds=asked.seconds,
+                    bytes_max=round(asked.mb * MB),
                 ),
             )
     settings = {

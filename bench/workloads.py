@@ -141,11 +141,19 @@ def producer_settings(acks: str) -> dict[str, Any]:
     return {**PRODUCER, "acks": acks, "enable.idempotence": acks == "all"}
 
 
-def fill(bootstrap: str, topic: str, *, size: int, records: int, replication: int = 1) -> None:
+def fill(
+    bootstrap: str,
+    topic: str,
+    *,
+    size: int,
+    records: int,
+    replication: int = 1,
+    batch: int = 1_000_000,
+) -> None:
     """Write what will be read."""
     make_topic(bootstrap, topic, replication=replication)
     content = values(size)
-    producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap})
+    producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap, "batch.size": batch})
     for number in range(records):
         while True:
             try:
