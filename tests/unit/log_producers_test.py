@@ -11,6 +11,7 @@ from tidelog.node.log.settings import HOUR_MS, LogSettings
 from tidelog.node.log.snapshots import newest_snapshot, snapshot_offsets
 from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.records import read_header
 
 SEQUENCE_MAX = 2**31 - 1
 
@@ -96,6 +97,44 @@ def test_who_was_not_seen_for_long_is_forgotten_at_a_roll() -> None:
     log.roll(NOW_MS + HOUR_MS + 1)
     assert len(log.producers) == 0
     assert send(log, 0, 55) == (2, False)
+
+
+def noted(producers: Producers, *ids: int) -> None:
+    for number in ids:
+        header = read_header(batch(producer=(number, 0, 0)))
+        producers.note(header, 0, NOW_MS)
+
+
+def known(producers: Producers) -> list[int]:
+    return [number for number, _ in producers.items()]
+
+
+def test_of_too_many_producers_who_wrote_nothing_for_longest_is_forgotten() -> None:
+    producers = Producers(limit=3)
+    noted(producers, 1, 2, 3, 1, 4)
+    assert known(producers) == [3, 1, 4]
+    kept = decode_snapshot(producers.encode(), place="here")
+    assert known(kept) == [3, 1, 4], "a restart forgets nothing of the order"
+
+
+def test_who_has_a_transaction_open_is_not_forgotten() -> None:
+    producers = Producers(limit=2)
+    noted(producers, 1, 2)
+    for number in (1, 2):
+        producer = producers.get(number)
+        assert producer is not None
+        producer.txn_start = 5
+    noted(producers, 3, 4)
+    assert known(producers) == [1, 2]
+
+
+def test_a_forgotten_producer_may_start_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = new_log(MemoryDisk().directory())
+    monkeypatch.setattr(log.producers, "_limit", 1)
+    send(log, 0, 0, producer=1)
+    send(log, 0, 0, producer=2)
+    assert send(log, 0, 7, producer=1) == (2, False)
+    assert len(log.producers) == 1
 
 
 # -- over a restart

@@ -7,7 +7,7 @@ from struct import error as StructError  # noqa: N812 -- reads as the class it i
 from typing import Final, NamedTuple
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.limits import PRODUCER_BATCHES_KEPT
+from tidelog.kernel.limits import PRODUCER_BATCHES_KEPT, PRODUCERS_PER_LOG_MAX
 from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.records import BatchHeader
@@ -55,12 +55,17 @@ class Producer:
 
 
 class Producers:
-    """The producers of one log."""
+    """The producers of one log, those that wrote last at the end.
 
-    __slots__ = ("_producers",)
+    Invariant: no more than `limit`, but for those with a transaction open. Who is forgotten may
+    start anywhere: only what it repeats of before is not known for a repetition.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_limit", "_producers")
+
+    def __init__(self, limit: int = PRODUCERS_PER_LOG_MAX) -> None:
         self._producers: dict[int, Producer] = {}
+        self._limit = limit
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -97,15 +102,25 @@ class Producers:
 
     def note(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
         """A batch of an idempotent producer is in the log."""
-        producer = self._producers.get(header.producer_id)
+        producer = self._producers.pop(header.producer_id, None)
         if producer is None or producer.epoch != header.producer_epoch:
-            producer = self._producers[header.producer_id] = Producer(header.producer_epoch)
+            producer = Producer(header.producer_epoch)
+        self._producers[header.producer_id] = producer
         delta = header.last_offset_delta
         first = header.base_sequence
         if first >= 0:  # what the coordinators write carries none
             last = (first + delta) & SEQUENCE_MASK
             producer.note(WrittenBatch(first, last, last_offset, delta, header.max_timestamp))
         producer.seen_ms = now_ms
+        if len(self._producers) > self._limit:
+            self._forget_one()
+
+    def _forget_one(self) -> None:
+        """Who wrote nothing for longest, and has no transaction open."""
+        idle = (one for one, producer in self._producers.items() if producer.txn_start < 0)
+        gone = next(idle, None)
+        if gone is not None:
+            del self._producers[gone]
 
     def expire(self, seen_before_ms: int) -> int:
         """Forget who was not seen since then and has no transaction open; how many that were."""
