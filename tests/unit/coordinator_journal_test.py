@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from harness.controllers import ONE, Controlled, replayed, topic
+from harness.log_batches import NOW_MS
 from harness.memory_disk import Inode, MemoryDirectory, MemoryDisk
 from tidelog.coordinator.controller.front import Append, SaveSnapshot
 from tidelog.coordinator.runtime.flushed import flushed_end
@@ -23,6 +24,7 @@ from tidelog.node.log.marks import LastStop
 from tidelog.node.log.settings import LONG_MAX, LogSettings
 from tidelog.node.metadata.image import MetadataImage, snapshot
 from tidelog.wire.metadata_records import MetadataRecord, SnapshotEnded, TopicDeleted
+from tidelog.wire.records import iterate_batches
 
 HERE = Life("boot-1", 0, Incarnation(1))
 AFTER_POWER_LOSS = Life("boot-2", 0, Incarnation(2))
@@ -316,3 +318,40 @@ def test_names_that_are_no_snapshots_are_left_alone(disk: Disk) -> None:
     for name in ("1-1.checkpoint", "x.checkpoint", f"{1:020d}-{1:010d}.checkpoint.tmp"):
         disk.log.replace(name, b"x")
     assert snapshot_names(disk.log) == []
+
+
+def test_a_log_cut_short_after_a_clean_stop_stops_the_start(disk: Disk) -> None:
+    """Of whole batches only: nothing but the mark of the stop tells."""
+    journal, _ = disk.load()
+    journal.close()
+    ends = [0]
+    for header, _ in iterate_batches(memoryview(bytes(disk.segment))):
+        ends.append(ends[-1] + header.size_bytes)
+    del disk.segment[ends[-2] :]
+    with pytest.raises(CannotStartError, match="ends at offset"):
+        disk.load()
+
+
+def test_a_log_that_went_on_after_its_last_clean_stop_is_not_held_against_it(disk: Disk) -> None:
+    journal, _ = disk.load()
+    journal.close()
+    journal, _ = disk.load()
+    disk.write(journal, "z")
+    disk.memory.kill()
+    _, loaded = disk.load()
+    assert loaded.image == disk.controlled.image
+
+
+@pytest.mark.parametrize("lost", [0, 2, -2, -1])
+def test_a_segment_that_is_gone_after_a_clean_stop_stops_the_start(disk: Disk, lost: int) -> None:
+    journal, _ = disk.load()
+    for name in ("k", "l", "m"):
+        disk.write(journal, *(f"{name}{number}" for number in range(40)))
+        journal._log.roll(NOW_MS)
+    disk.write(journal, "n")
+    journal.close()
+    segments = [name for name in disk.log.names() if name.endswith(".log")]
+    assert len(segments) == 5
+    disk.log.unlink(segments[lost])
+    with pytest.raises(CannotStartError, match="the metadata log is damaged"):
+        disk.load()

@@ -1,11 +1,15 @@
 """How the last broker on a directory stopped, and what a start may skip for it."""
 
+from typing import NoReturn
+
 import pytest
 
+from harness.compaction import append, compact, records_of
 from harness.log_batches import (
     NOW_MS,
     TOPIC_ID,
     batch,
+    flush,
     open_logs,
     owner,
     produce,
@@ -13,7 +17,9 @@ from harness.log_batches import (
 )
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import NO_EPOCH, ZERO_UUID, Incarnation, Partition, uuid_text
+from tidelog.node.log.cleaning import Job, clean
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.marks import ClosedLog, LastStop, Mark, decode_mark, encode_mark
 from tidelog.node.log.settings import LogSettings
@@ -200,3 +206,45 @@ def test_a_log_that_changes_before_its_first_use_goes_offline(disk: MemoryDisk) 
     for _ in range(2):
         with pytest.raises(CorruptError, match="changed since it was closed"):
             produce(log, batch())
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2], ids=["the first", "a middle one", "the last sealed"])
+def test_a_sealed_segment_that_is_gone_after_a_clean_stop_is_missed(
+    disk: MemoryDisk, lost: int
+) -> None:
+    """A reader must hear of it, not be led around the hole."""
+    logs = open_logs(disk.directory())
+    log = logs.create("t", 0, TOPIC_ID, SETTINGS)
+    for _ in range(4):
+        produce(log, batch(2))
+        log.roll(NOW_MS)
+    logs.close_clean({})
+    folder = disk.directory().directory("t-0")
+    for suffix in (".log", ".index", ".timeindex"):
+        folder.unlink(f"{2 * lost:020d}{suffix}")
+    found = open_logs(disk.directory()).log("t", 0)
+    assert found is not None
+    with pytest.raises(CorruptError, match="its files changed since it was closed"):
+        values_of(found)
+
+
+def test_a_compacted_segment_found_ready_after_a_clean_stop_is_no_damage(disk: MemoryDisk) -> None:
+    """The worker had written it, the broker stopped before it took it."""
+    settings = LogSettings(compact=True)
+    logs = open_logs(disk.directory(), settings=settings)
+    log = logs.create("t", 0, TOPIC_ID, settings)
+    for value in (b"old", b"new"):
+        append(log, [(b"key", value)])
+        log.roll(NOW_MS)
+    flush(log)
+
+    def stopping(directory: Directory, job: Job) -> NoReturn:
+        next(clean(directory, job))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compact(logs, log, cleaner=stopping)
+    logs.close_clean({})
+    found = open_logs(disk.directory(), settings=settings).log("t", 0)
+    assert found is not None
+    assert [record.value for record in records_of(found)] == [b"new"]

@@ -30,7 +30,7 @@ from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import MIB
 from tidelog.node.log.contracts import LogName, NoKeeper
 from tidelog.node.log.log import Log
-from tidelog.node.log.marks import MARK_NAME, LastStop, Mark, decode_mark, encode_mark
+from tidelog.node.log.marks import MARK_NAME, ClosedLog, LastStop, Mark, decode_mark, encode_mark
 from tidelog.node.log.recovery import Cut, Expected, recover
 from tidelog.node.log.settings import LONG_MAX, LogSettings
 from tidelog.node.metadata.image import MetadataImage
@@ -92,17 +92,30 @@ class Journal:
         last_stop = LastStop.NEVER_RAN
         if mark is not None:
             last_stop = mark.last_stop(boot_id=life.boot_id, disk_generation=life.disk_generation)
-        self._write_mark(clean=False)
         loaded = Loaded(MetadataImage(), MetadataImage(), last_stop=last_stop)
         try:
             self._load_snapshot(loaded)
             self._load_log(loaded)
+            if mark is not None and last_stop is LastStop.CLEAN:
+                self._check_end(mark)
         except (CorruptError, WireError) as error:
             raise CannotStartError(
                 f"the metadata log is damaged: {error}; restore {self._directory.path} from a "
                 "copy, or start with another --data"
             ) from error
+        # Only now: a start that was refused must not make the next one believe.
+        self._write_mark(clean=False)
         return loaded
+
+    def _check_end(self, mark: Mark) -> None:
+        closed = mark.logs.get(NAME.directory)
+        if closed is not None and self._log.end < closed.end:
+            raise CorruptError(
+                file=self._directory.path,
+                position=self._log.end,
+                reason=f"the log ends at offset {self._log.end}; at the last stop, which was "
+                f"clean, it ended at {closed.end}",
+            )
 
     def write(self, batches: Sequence[Append], epoch: int) -> Offset:
         """Append the batches and force them to disk; the log's end then."""
@@ -147,8 +160,7 @@ class Journal:
 
     def close(self) -> None:
         """A clean end: everything is flushed already."""
-        self._log.close_clean()
-        self._write_mark(clean=True)
+        self._write_mark(clean=True, closed=self._log.close_clean())
 
     def _flush(self) -> None:
         end = self._log.end
@@ -156,7 +168,7 @@ class Journal:
             file.sync()
         self._log.flushed(end)
 
-    def _write_mark(self, *, clean: bool) -> None:
+    def _write_mark(self, *, clean: bool, closed: ClosedLog | None = None) -> None:
         life = self._life
         mark = Mark(
             clean=clean,
@@ -164,6 +176,7 @@ class Journal:
             boot_id=life.boot_id,
             disk_generation=life.disk_generation,
             incarnation=life.incarnation,
+            logs={} if closed is None else {NAME.directory: closed},
         )
         # Not forced out: after a power loss any mark, or none, says that there was one.
         self._top.replace(MARK_NAME, encode_mark(mark), durable=False)
