@@ -22,6 +22,7 @@ from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.broker_settings import BrokerSettings
+from tidelog.node.few_lines import FewLines
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.coordinator_link import CoordinatorLink, Hooks
 from tidelog.node.ipc.layout import Role, SlotState, Word, slot_of
@@ -52,6 +53,7 @@ from tidelog.wire.metadata_records import StopKind
 _HEARTBEAT_S: Final = limits.HEARTBEAT_MS / 1000
 _CHECKPOINT_TICKS: Final = 50
 _GC_THRESHOLDS: Final = (50_000, 20, 100)
+_MILLISECOND_NS: Final = 1_000_000
 _HOUSEKEEPING_TICKS: Final = 700
 _EXIT_BUG: Final = 70
 _EXIT_DISK: Final = 74
@@ -80,6 +82,8 @@ class BrokerProcess:
         self._ticks = 0
         self._led = 0
         self._stats = NetworkStats()
+        self._refusals = FewLines()
+        self._storage_failures = FewLines()
         self._board = Board.open(board_name(launch.run_id))
         self._slot = self._board.writer(launch.board_slot)
         self._slot.begin(
@@ -320,6 +324,7 @@ class BrokerProcess:
         self._keep_small(now)
         if self._ticks % 10 == 0:
             self._publish(now)
+            self._tell_left_out(now)
             due = self._ticks % _CHECKPOINT_TICKS == 0
             self._flusher.turn(self._high_watermarks() if due else None)
         if self._ticks % _HOUSEKEEPING_TICKS == 0:
@@ -380,13 +385,26 @@ class BrokerProcess:
         return self._waiting.deadline()
 
     def _on_refused(self, address: str, reason: str) -> None:
-        self._log.info("connection_refused", client=address, reason=reason)
+        if self._refusals.may_say(_now_ms()):
+            self._log.info("connection_refused", client=address, reason=reason)
+
+    def _tell_left_out(self, now: Instant) -> None:
+        """What clients caused too often to be logged each time."""
+        now_ms = now // _MILLISECOND_NS
+        for event, lines in (
+            ("connection_refused", self._refusals),
+            ("storage_failed", self._storage_failures),
+        ):
+            count = lines.left_out(now_ms)
+            if count:
+                self._log.info("lines_left_out", of=event, count=count)
 
     def _on_trouble(self, key: TopicPartition, reason: str) -> None:
         self._log.error("partition_offline", partition=f"{key[0]}-{key[1]}", reason=reason)
 
     def _on_storage_failure(self, key: TopicPartition, failure: Exception) -> None:
-        self._log.error("storage_failed", partition=f"{key[0]}-{key[1]}", reason=str(failure))
+        if self._storage_failures.may_say(_now_ms()):
+            self._log.error("storage_failed", partition=f"{key[0]}-{key[1]}", reason=str(failure))
 
     def _on_disk_failed(self, error: OSError) -> None:
         """The kernel may have dropped what it could not write: nothing here can be trusted now."""
@@ -432,6 +450,10 @@ class BrokerProcess:
         self._link.close()
         self._alarm.cancel()
         self._loop.stop()
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // _MILLISECOND_NS
 
 
 def _placed(launch: BrokerLaunch) -> dict[str, str]:
