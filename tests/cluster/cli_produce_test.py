@@ -57,6 +57,7 @@ def test_produce_that_cannot_be_done(shore: Cluster, golden: Golden) -> None:
         "produce small --file missing.txt",
         ("produce small --key-separator =", "a=1\nb\n"),
         ("produce small --headers", "no tab\n"),
+        "topic offsets small",
         ("produce small --cluster other", NUMBERS),
         ("produce small --bootstrap 127.0.0.1:1", NUMBERS),
     )

@@ -91,15 +91,29 @@ def test_a_cluster_that_is_not_there(shore: Cluster, golden: Golden) -> None:
     golden("cli_topic_unreachable", text)
 
 
-def test_topic_delete_asks_on_a_terminal_and_nowhere_else(shore: Cluster) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topic", "delete", "kept"],
+        ["topic", "empty", "kept"],
+        ["topic", "delete-records", "kept", "--partition", "0", "--before-offset", "end"],
+    ],
+    ids=lambda words: str(words[1]),
+)
+def test_what_destroys_asks_on_a_terminal_and_nowhere_else(
+    shore: Cluster, words: list[str]
+) -> None:
     shore.done("topic", "create", "kept")
-    elsewhere = shore.command("topic", "delete", "kept")
+    shore.done("produce", "kept", text="record\n")
+    elsewhere = shore.command(*words)
     assert elsewhere.code == 2
     assert "add --yes" in elsewhere.err
-    assert _typed(shore, b"n\n", "topic", "delete", "kept") == 130
-    assert "kept" in shore.done("topic", "list").out
-    assert _typed(shore, b"y\n", "topic", "delete", "kept") == 0
-    assert "kept" not in shore.done("topic", "list").out
+    assert _typed(shore, b"n\n", *words) == 130
+    assert shore.done("consume", "kept", "-o", "start:end").out == "record\n"
+    assert _typed(shore, b"y\n", *words) == 0
+    left = shore.command("consume", "kept", "-o", "start:end")
+    assert (left.code, left.out) in {(0, ""), (3, "")}
+    shore.command("topic", "delete", "kept", "--yes")
 
 
 def _typed(cluster: Cluster, keys: bytes, *words: str) -> int:

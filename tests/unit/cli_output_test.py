@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -40,16 +41,47 @@ def test_an_empty_table_has_its_head(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == "topic  parts\n"
 
 
-def test_a_table_on_a_terminal_shows_markup_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stdout", terminal)
-    monkeypatch.setenv("NO_COLOR", "1")
-    table([("[red]x[/red]", 1)], ("name", "n"))
-    assert "[red]x[/red]" in terminal.getvalue()
+
+Shown = Callable[[Sequence[Sequence[object]], Sequence[str]], str]
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
+    """A table as a terminal of 80 columns without colours gets it."""
+    for name, value in (("NO_COLOR", "1"), ("COLUMNS", "80"), ("TERM", "dumb")):
+        monkeypatch.setenv(name, value)
+
+    def show(rows: Sequence[Sequence[object]], columns: Sequence[str]) -> str:
+        terminal = Terminal()
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", terminal)
+            table(rows, columns)
+        return terminal.getvalue()
+
+    return show
+
+
+def test_a_table_on_a_terminal_shows_markup_as_it_is(shown: Shown) -> None:
+    assert "[red]x[/red]" in shown([("[red]x[/red]", 1)], ("name", "n"))
+
+
+def test_nothing_is_cut_off_on_a_narrow_terminal(shown: Shown) -> None:
+    text = shown([("q" * 249, *range(8))], ("TOPIC", *(f"COLUMN{n}" for n in range(8))))
+    assert text.count("q") == 249
+    assert "…" not in text
+
+
+def test_the_table_of_partitions_fits_a_terminal(shown: Shown) -> None:
+    columns = ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "ELR"]
+    row = ("orders", 0, 0, 0, "0,1,2", "0,1,2", None, 1_000_000, 0, "72.5 KiB")
+    text = shown([row], ("TOPIC", *columns, "HIGH WATERMARK", "LOG START", "SIZE"))
+    whole = [line for line in text.splitlines() if "orders" in line and "72.5 KiB" in line]
+    assert len(whole) == 1
+    assert all(heading in text for heading in columns)
 
 
 def test_json_is_one_line_and_always_valid(

@@ -126,12 +126,19 @@ def _terminal_table(
     from rich.table import Table  # noqa: PLC0415 -- as above
     from rich.text import Text  # noqa: PLC0415 -- as above
 
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    console = Console()
+    widths = [
+        max(len(text) for text in (*column.split(), *(row[at] for row in rows)))
+        for at, column in enumerate(columns)
+    ]
+    gap = 1 if sum(widths) + 2 * len(widths) <= console.width else 0
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0))
     for column, to_right in zip(columns, right, strict=True):
-        shown.add_column(column, justify="right" if to_right else "left")
+        # Folded, never cut: a name is there to be copied.
+        shown.add_column(column, justify="right" if to_right else "left", overflow="fold")
     for row in rows:
         shown.add_row(*(Text(cell) for cell in row))
-    Console().print(shown)
+    console.print(shown)
 
 
 _ROWS_MEASURED = 500

@@ -195,13 +195,22 @@ def _pump(producer: Producer, job: _Job, descriptor: int, written: _Written) -> 
                 record = job.read(line, stamp)
             except LineError as error:
                 producer.flush()
-                fail(f"line {line_number}: {error}")
+                written.take(producer)
+                fail(f"line {line_number}: {error}; {_until_then(job, written)}")
             producer.send(job.topic, record, job.partition)
         if not block:
             producer.flush()
         written.take(producer)
         if written.failure is not None:
             return
+
+
+def _until_then(job: _Job, written: _Written) -> str:
+    """What became of the lines before a wrong one, so that nobody writes them twice."""
+    if job.settings.transactional_id is not None:
+        return "nothing is written: the transaction is aborted"
+    count = written.records
+    return f"{_records(count)} before it {'is' if count == 1 else 'are'} written"
 
 
 def _abort(producer: Producer, job: _Job) -> None:

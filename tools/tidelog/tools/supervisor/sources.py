@@ -49,6 +49,7 @@ _OUR_VARIABLES = frozenset(
 )
 _TABLES = frozenset({"broker", "cluster", "profile"})
 _EVERY_BROKER = -1
+_LAST = f"broker.{BROKERS_MAX - 1}"
 
 
 class Origin(Struct, frozen=True):
@@ -155,7 +156,7 @@ def _from_flag(text: str) -> Origin:
         return Origin(head, value.strip(), "--set")
     word, _, number = head.partition(".")
     if word != "broker" or not number.isdecimal() or int(number) >= BROKERS_MAX:
-        raise SettingError(f"--set {text!r}: before the colon must stand broker.ID")
+        raise SettingError(f"--set {text!r}: before the colon must stand broker.0 to {_LAST}")
     return Origin(name.strip(), value.strip(), "--set", int(number))
 
 
