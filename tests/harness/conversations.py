@@ -102,6 +102,7 @@ class Conversation:
         self.calls: dict[int, Outcome] = {}
         self.snapshots: list[front.SaveSnapshot] = []
         self.ignored: list[str] = []
+        self.lossy: list[front.LossyElection] = []
         self.fences: dict[BrokerId, Offset] = {}
         """The fence words of the board."""
         self._numbers = count(1)
@@ -327,6 +328,8 @@ class Conversation:
                     self.epochs.append(epoch)
                 case front.SaveSnapshot():
                     self.snapshots.append(effect)
+                case front.LossyElection():
+                    self.lossy.append(effect)
                 case front.Ignored(_, reason):
                     self.ignored.append(reason)
                 case front.GiveUp(reason):

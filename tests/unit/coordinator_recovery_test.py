@@ -4,6 +4,7 @@ import pytest
 
 from harness.controllers import ONE, THREE, TWO, Controlled, topic
 from harness.conversations import Conversation
+from tidelog.coordinator.controller.front import LossyElection
 from tidelog.coordinator.controller.requests import (
     ElectLeaders,
     IncrementalAlterConfigs,
@@ -312,3 +313,21 @@ def test_brokers_tell_by_themselves_what_they_have(*, coordinator_dies: bool) ->
     views = talk.shard.image.names["t"].partitions
     assert {view.leader for view in views} == {1}
     assert {view.lossy_elections for view in views} == {1}
+
+
+def test_an_election_that_loses_records_is_said_aloud_once_it_is_on_disk() -> None:
+    talk = Conversation()
+    talk.start_coordinator()
+    talk.start_broker(0)
+    talk.settle()
+    talk.create(0, topic("t"))
+    talk.settle()
+    talk.kill_broker(0)
+    talk.settle()
+    talk.start_broker(0, 2, stopped=POWER_LOSS)
+    while talk.deliver_one():
+        pass
+    talk.force()
+    assert talk.lossy == []
+    talk.settle()
+    assert talk.lossy == [LossyElection("t", 0, BrokerId(0), Epoch(2), 0)]

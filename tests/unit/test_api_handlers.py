@@ -373,6 +373,7 @@ def test_api_versions_tells_exactly_the_routes(bench: HandlerBench, version: int
         33: (0, 2),
         35: (1, 4),
         37: (0, 3),
+        43: (0, 2),
         44: (0, 1),
         46: (0, 0),
         60: (0, 2),

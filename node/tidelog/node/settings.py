@@ -235,7 +235,12 @@ TOPIC: Final = Table(
         _whole("segment.index.bytes", 10 * limits.MIB, 4, INT_MAX, "The largest index file."),
         _whole("segment.jitter.ms", 0, 0, LONG_MAX, "Spreads rolls by time over this span."),
         _whole("segment.ms", 604_800_000, 1, LONG_MAX, "A segment is closed at this age."),
-        _flag("unclean.leader.election.enable", "false", NOT_YET, effect=False),
+        _flag(
+            "unclean.leader.election.enable",
+            "false",
+            "Whether a replica may lead that lacks acknowledged records, where none that has them "
+            "is there; how many are lost stands in the coordinator's log.",
+        ),
     ]
 )
 

@@ -29,6 +29,7 @@ from tidelog.wire.messages import k44_incremental_alter_configs as altering
 from tidelog.wire.metadata_records import ConfigChanged, MetadataRecord, ResourceKind
 
 RESOURCES_HINTED_MAX: Final = 20
+_FOR_ALL: Final = "min.insync.replicas"
 
 _Resource = replacing.AlterConfigsResource | altering.AlterConfigsResource
 _ResourceT = TypeVar("_ResourceT", bound=_Resource)
@@ -156,6 +157,12 @@ class _Changes:
             self._check_broker(name)
         now = self._image.broker_configs.get(name, {})
         changed = wanted(resource, BROKER, now)
+        if name and changed.get(_FOR_ALL) is not None:
+            # Its leaders would commit with fewer replicas than those that are thought to have it.
+            raise Rejected(
+                ErrorCode.INVALID_CONFIG,
+                f"Broker-level {_FOR_ALL} cannot be altered while ELR is enabled.",
+            )
         _check_dynamic(changed, hinting=self._hinting, one_broker=bool(name))
         for key, value in changed.items():
             if value is not None:

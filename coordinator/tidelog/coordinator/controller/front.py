@@ -5,7 +5,7 @@ what is meant for others or past its deadline, and lets committed records flow t
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 
 from msgspec import Struct
@@ -65,7 +65,7 @@ from tidelog.wire.control import (
     decode_to_coordinator,
 )
 from tidelog.wire.errors import ErrorCode, WireError
-from tidelog.wire.metadata_records import BrokerFenced, MetadataRecord
+from tidelog.wire.metadata_records import BrokerFenced, MetadataRecord, PartitionChanged
 
 
 class Received(Struct, frozen=True):
@@ -121,6 +121,17 @@ class SaveSnapshot(Struct, frozen=True):
     records: tuple[MetadataRecord, ...]
 
 
+class LossyElection(Struct, frozen=True):
+    """A partition has a leader that may lack acknowledged records: nobody may overlook that."""
+
+    topic: str
+    partition: int
+    leader: BrokerId
+    leader_epoch: Epoch
+    lost_records: int
+    """As many as are known to be lost by it."""
+
+
 class Ignored(Struct, frozen=True):
     """A message nobody answers; worth a line in the log."""
 
@@ -135,7 +146,7 @@ class GiveUp(Struct, frozen=True):
 
 
 Event = Received | PeerLost | Heard | LogAppended | LogCommitted | AppendFailed | Tick
-Effect = Append | SendTo | Fence | Active | SaveSnapshot | Ignored | GiveUp
+Effect = Append | SendTo | Fence | Active | SaveSnapshot | LossyElection | Ignored | GiveUp
 Answer = Callable[[ControllerReply | Refusal], Sequence[Effect]]
 
 
@@ -362,8 +373,24 @@ class Front:
             assert base + len(records) <= end, (base, len(records), end)
             # The word first: by the time others follow a new leader, the old one is silent.
             effects += [Fence(r.broker, r.epoch) for r in records if isinstance(r, BrokerFenced)]
+            effects += self._lossy(records)
             effects += _sends(self.feed.committed(records))
         return effects
+
+    def _lossy(self, records: Sequence[MetadataRecord]) -> Iterator[LossyElection]:
+        """Those among the records that are about to be told."""
+        image = self.feed.image
+        for record in records:
+            if isinstance(record, PartitionChanged) and record.view.lossy_elections:
+                before, after = image.partition(record.topic, record.partition), record.view
+                if before is not None and after.lossy_elections > before.lossy_elections:
+                    yield LossyElection(
+                        topic=image.topics[record.topic].name,
+                        partition=record.partition,
+                        leader=after.leader,
+                        leader_epoch=after.leader_epoch,
+                        lost_records=after.lost_records - before.lost_records,
+                    )
 
     def _snapshot(self) -> list[Effect]:
         """A new one once replaying the log would cost more than loading it saves."""

@@ -20,6 +20,7 @@ from tidelog.coordinator.controller.front import (
     GiveUp,
     Heard,
     Ignored,
+    LossyElection,
     PeerLost,
     Received,
     SaveSnapshot,
@@ -153,8 +154,8 @@ class CoordinatorProcess:
                 case SaveSnapshot(offset=offset):
                     self._log.info("snapshot_due", offset=offset)
                     self._writer.save(effect)
-                case Ignored(peer, reason):
-                    self._log.info("message_ignored", peer=peer, reason=reason)
+                case Ignored() | LossyElection():
+                    self._note(effect)
                 case Active(epoch):
                     self._activated(epoch)
                 case GiveUp(reason):
@@ -164,6 +165,19 @@ class CoordinatorProcess:
         deadline = self._front.deadline()
         if deadline is not None:
             self._alarm.set(deadline)
+
+    def _note(self, effect: Ignored | LossyElection) -> None:
+        if isinstance(effect, Ignored):
+            self._log.info("message_ignored", peer=effect.peer, reason=effect.reason)
+            return
+        self._log.error(
+            "lossy_election",
+            partition=f"{effect.topic}-{effect.partition}",
+            leader=effect.leader,
+            epoch=effect.leader_epoch,
+            records_lost_at_least=effect.lost_records,
+            reason="no replica that surely has every acknowledged record was there",
+        )
 
     def _activated(self, epoch: int) -> None:
         """Our epoch is on disk: no earlier controller's word counts any more."""
