@@ -209,7 +209,7 @@ class Clients:
         """Error code and offset of ListOffsets(latest)."""
         row = k02.ListOffsetsPartition(partition_index=0, timestamp=LATEST, current_leader_epoch=-1)
         request = k02.ListOffsetsRequest(
-            topics=[k02.ListOffsetsTopic(name=topic, partitions=[row])]
+            replica_id=-1, topics=[k02.ListOffsetsTopic(name=topic, partitions=[row])]
         )
         answer = self.ask(broker, k02.API, LIST_OFFSETS, request)
         found = answer.topics[0].partitions[0]

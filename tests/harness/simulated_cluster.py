@@ -7,8 +7,11 @@ what the real one would.
 
 from collections.abc import Callable
 from functools import partial
+from itertools import combinations
 from random import Random
 from typing import Any
+
+import msgspec
 
 from harness.memory_disk import MemoryDisk
 from harness.simulated_broker import Life
@@ -16,20 +19,26 @@ from harness.simulated_coordinator import SimulatedCoordinator
 from harness.simulated_network import Network
 from harness.simulated_rings import Shelf
 from harness.simulated_time import Timeline
+from harness.simulated_topics import TopicRequests
 from harness.simulated_truth import Witness
 from tidelog.coordinator.controller import front
 from tidelog.coordinator.controller.requests import BrokerLost, BrokerStarted
-from tidelog.kernel.ids import COORDINATOR_ID, BrokerId, Incarnation, TopicPartition
+from tidelog.kernel.ids import (
+    COORDINATOR_ID,
+    BrokerId,
+    Epoch,
+    Incarnation,
+    Partition,
+    TopicPartition,
+)
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.ipc.layout import Fences, board_size_bytes
 from tidelog.node.metadata import link
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.replicas import Replica
-from tidelog.wire.control import ToBroker, encode
-from tidelog.wire.frame import decode_response, encode_request, joined
-from tidelog.wire.messages import k19_create_topics as creation
-from tidelog.wire.messages import k44_incremental_alter_configs as altering
-from tidelog.wire.metadata_records import PartitionView
+from tidelog.wire.control import IsrAltered, ToBroker, encode
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.metadata_records import PartitionChanged, PartitionView
 from tidelog.wire.replication import FROM_FOLLOWER, decode
 
 A, B, C, D = BrokerId(0), BrokerId(1), BrokerId(2), BrokerId(3)
@@ -38,7 +47,7 @@ HANG_KNOWN_MS = 1_000
 RING_BYTES = 64 * 1024
 
 
-class SimulatedCluster:
+class SimulatedCluster(TopicRequests):
     """Brokers, a coordinator that may be dead, a supervisor that is never wrong."""
 
     def __init__(
@@ -72,6 +81,10 @@ class SimulatedCluster:
         )
         self.look_at_message: Callable[[BrokerId, BrokerId, list[bytes]], bool] = _all_pass
         """Told of each message between brokers as it arrives; False: it is lost."""
+        self.isr_outcomes: list[ErrorCode] = []
+        """What the coordinator answered to leaders, on its way or there."""
+        self.supervisor_is_silent = False
+        """It tells the coordinator of no death and no hang: a test decides what follows."""
         self._connections = 0
         self.start_coordinator()
         for broker in self.disks:
@@ -158,11 +171,12 @@ class SimulatedCluster:
     def _ended(self, life: Life) -> None:
         life.alive = False
         self.network.died(life.me)
-        self.timeline.after(DEATH_KNOWN_MS, lambda: self._tell_lost(life))
+        self.timeline.after(DEATH_KNOWN_MS, partial(self._tell_lost, life))
         self.timeline.after(0.1, life.end_connections)
 
     def _tell_lost(self, life: Life) -> None:
-        self.coordinator.tell(BrokerLost(life.me, life.incarnation))
+        if not self.supervisor_is_silent:
+            self.coordinator.tell(BrokerLost(life.me, life.incarnation))
 
     def pause(self, broker: BrokerId) -> None:
         """As SIGSTOP: the supervisor sees it after a second."""
@@ -220,18 +234,48 @@ class SimulatedCluster:
 
     # -- messages
 
+    def mend(self, one: int, other: int, *, lose: bool | None = None) -> None:
+        """A cut link is whole again. Of what it held some may be lost; who lost something on the
+        way to or from the coordinator connects anew."""
+        if COORDINATOR_ID not in {one, other}:
+            self.network.heal_link(one, other, lose=lose)
+            return
+        life = self.lives.get(BrokerId(min(one, other)))
+        breaks = self.rng.random() < 0.5 if lose is None else lose
+        if breaks and life is not None:
+            self._break(life)
+        self.network.heal_link(one, other, lose=False)
+
+    def mend_all(self) -> None:
+        everybody = [*self.disks, COORDINATOR_ID]
+        for one, other in combinations(everybody, 2):
+            if self.network.pipe(one, other).is_cut or self.network.pipe(other, one).is_cut:
+                self.mend(one, other)
+        self.network.heal()
+
+    def _break(self, life: Life) -> None:
+        """The connection to the coordinator ends, and another one begins."""
+        life.connection = 0
+        life.turn(partial(life.link_step, link.Disconnected()))
+        self._connect(life)
+
     def push(self, life: Life, peer: BrokerId, parts: list[bytes]) -> bool:
         return self.network.push(life.me, peer, parts)
 
     def to_coordinator(self, life: Life, frame: bytes) -> None:
         message = (life.connection, f"{life.me}/{life.incarnation}".encode(), frame)
-        self.network.push(life.me, COORDINATOR_ID, message)
+        if not self.network.push(life.me, COORDINATOR_ID, message):
+            self.later(life, Instant(self.now + ms(100)), partial(life.link_step, link.Connected()))
 
     def _to_broker(self, peer: bytes, message: ToBroker) -> None:
+        if isinstance(message, IsrAltered):
+            self.isr_outcomes += message.outcomes
         broker = BrokerId(int(peer.split(b"/")[0]))
         life = self.lives.get(broker)
-        if life is not None and peer == f"{broker}/{life.incarnation}".encode():
-            self.network.push(COORDINATOR_ID, broker, (life.connection, encode(message)))
+        if life is None or peer != f"{broker}/{life.incarnation}".encode():
+            return
+        if not self.network.push(COORDINATOR_ID, broker, (life.connection, encode(message))):
+            self.coordinator.step(front.PeerLost(peer))
 
     def _listens(self, process: int) -> bool:
         if process == COORDINATOR_ID:
@@ -254,6 +298,34 @@ class SimulatedCluster:
         elif self.look_at_message(BrokerId(sender), life.me, message):
             life.received(message)
 
+    # -- what a test decides
+
+    def elect(
+        self,
+        leader: BrokerId,
+        *in_sync: BrokerId,
+        epoch: int | None = None,
+        topic: str = "t",
+        partition: int = 0,
+    ) -> None:
+        """In the controller's place: this leader, in sync with these and itself, known to every
+        broker that listens."""
+        view = self.view(topic, partition)
+        isr = tuple(one for one in view.replicas if one in {leader, *in_sync})
+        after = msgspec.structs.replace(
+            view,
+            leader=leader,
+            isr=isr,
+            leader_epoch=Epoch(view.leader_epoch + 1 if epoch is None else epoch),
+            partition_epoch=Epoch(view.partition_epoch + 1),
+            elr=(),
+            last_known=(),
+        )
+        topic_id = self.image.names[topic].id
+        self.coordinator.decide(PartitionChanged(topic_id, Partition(partition), after))
+        self.until(lambda: self.leads(leader, topic, partition))
+        self.run(5)
+
     # -- what is looked at
 
     def noted(self, life: Life, kind: str, replica: Replica, numbers: dict[str, int | str]) -> None:
@@ -270,53 +342,6 @@ class SimulatedCluster:
 
     # -- what tests ask
 
-    def create(
-        self, name: str = "t", *replicas: BrokerId, partitions: int = 1, **configs: str
-    ) -> None:
-        """A topic on these brokers, the first of which leads; known everywhere afterwards."""
-        brokers = [*replicas] or list(self.disks)
-        topic = creation.CreatableTopic(
-            name=name,
-            num_partitions=-1,
-            replication_factor=-1,
-            configs=[
-                creation.CreatableTopicConfig(name=key.replace("_", "."), value=value)
-                for key, value in configs.items()
-            ],
-            assignments=[
-                creation.CreatableReplicaAssignment(
-                    partition_index=at,
-                    broker_ids=_from(brokers, at),
-                )
-                for at in range(partitions)
-            ],
-        )
-        request = creation.CreateTopicsRequest(topics=[topic])
-        frame = self._forward(joined(encode_request(creation.API, 7, 1, None, request)))
-        _, answer = decode_response(creation.API, 7, memoryview(frame))
-        assert [row.error_code for row in answer.topics] == [0], answer
-        self.until(lambda: all(name in life.link.image.names for life in self.lives.values()))
-
-    def configure(self, topic: str, name: str, value: str) -> None:
-        entry = altering.AlterableConfig(name=name, config_operation=0, value=value)
-        row = altering.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[entry])
-        request = altering.IncrementalAlterConfigsRequest(resources=[row])
-        self._forward(joined(encode_request(altering.API, 1, 1, None, request)))
-
-    def _forward(self, frame: bytes) -> bytes:
-        life = next(iter(self.lives.values()))
-        results: list[bytes] = []
-
-        def done(result: object) -> None:
-            assert isinstance(result, bytes), result
-            results.append(result)
-
-        deadline = Instant(self.now + ms(10_000))
-        key = int.from_bytes(frame[4:6], "big")
-        life.turn(lambda: life.forward(key, frame[4:], "127.0.0.1:1", deadline, done))
-        self.until(lambda: bool(results))
-        return results[0]
-
     def view(self, topic: str = "t", partition: int = 0) -> PartitionView:
         return self.image.names[topic].partitions[partition]
 
@@ -331,12 +356,6 @@ class SimulatedCluster:
         return life is not None and any(
             one.leader is not None for one in life.replicas if one.key == (topic, partition)
         )
-
-
-def _from(brokers: list[BrokerId], at: int) -> list[int]:
-    """All of them, in a circle, from that place on."""
-    first = at % len(brokers)
-    return [*brokers[first:], *brokers[:first]]
 
 
 def _all_pass(_sender: BrokerId, _to: BrokerId, _parts: list[bytes]) -> bool:

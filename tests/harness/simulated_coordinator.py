@@ -8,11 +8,12 @@ from harness.controllers import CLUSTER
 from harness.simulated_time import Timeline
 from tidelog.coordinator.controller import front
 from tidelog.coordinator.controller.front import Front
-from tidelog.coordinator.controller.requests import BrokerLost, BrokerStarted
+from tidelog.coordinator.controller.requests import BrokerLost, BrokerStarted, ControllerReply
 from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import Incarnation, Offset
 from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.shard import Decision
 from tidelog.node.ipc.layout import Fences
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.shard_host import LogAppended, LogCommitted, Tick
@@ -70,6 +71,20 @@ class SimulatedCoordinator:
     def step(self, event: front.Event) -> None:
         if self.front is not None:
             self._perform(self.front.step(self._timeline.now, event))
+
+    def decide(self, *records: MetadataRecord) -> None:
+        """Take the controller's part: these records are what it decides now."""
+        front_now = self.front
+        assert front_now is not None
+        host = front_now._host
+        decision: Decision[MetadataRecord, ControllerReply] = Decision(records)
+        step = host.step
+        try:
+            host.step = lambda _now, _event: host._decide(lambda: decision)  # type: ignore[method-assign, assignment]  # a decision in place of the shard's
+            effects = front_now._host_step(self._timeline.now, Tick())
+        finally:
+            host.step = step  # type: ignore[method-assign]  # as it was
+        self._perform(effects)
 
     @property
     def image(self) -> MetadataImage:

@@ -82,6 +82,8 @@ class Truth:
     """What an election took that nobody promised would not."""
 
     by_base: dict[int, Piece] = field(default_factory=dict)
+    committed: list[int] = field(default_factory=list)
+    """In which epoch each piece was committed, or in a later one."""
 
     @property
     def end(self) -> int:
@@ -91,14 +93,16 @@ class Truth:
         found = self.by_base.get(base)
         return found is not None and found.crc == crc
 
-    def grow(self, pieces: Iterable[Piece]) -> None:
+    def grow(self, pieces: Iterable[Piece], epoch: int) -> None:
+        """A leader of this epoch has committed these."""
         for piece in pieces:
             self.pieces.append(piece)
             self.by_base[piece.base] = piece
+            self.committed.append(max(epoch, *self.committed[-1:]) if self.committed else epoch)
 
     def before(self, epoch: int) -> int:
-        """How many pieces are of earlier epochs; epochs never fall along a log."""
-        return bisect_left(self.pieces, epoch, key=lambda piece: piece.epoch)
+        """How many pieces were committed in earlier epochs."""
+        return bisect_left(self.committed, epoch)
 
 
 class Witness:
@@ -165,8 +169,11 @@ class Witness:
             self._leads(truth, replica, broker, life)
         if replica.follower is None and high > truth.end:
             # It leads, or has until this very turn.
-            truth.grow(copy.between(truth.end, high))
+            epoch = replica.log.latest_epoch if replica.leader is None else replica.leader.epoch
+            truth.grow(copy.between(truth.end, high), epoch)
             return True
+        if not self.is_strict:
+            return False
         assert high <= truth.end, ("a follower's high watermark above all leaders'", replica.key)
         self._stands_to(truth, copy, high, f"broker {broker} below its high watermark")
         return False
@@ -177,7 +184,7 @@ class Witness:
         known = truth.leaders.setdefault(epoch, me)
         assert known == me, ("two leaders of one epoch", replica.key, epoch, known, me)
         copy, earlier = truth.copies[broker], truth.before(epoch)
-        if copy.matched < earlier:
+        if self.is_strict and copy.matched < earlier:
             who = f"leader {broker} of epoch {epoch}"
             self._stands_to(truth, copy, truth.pieces[earlier - 1].end, who)
 
@@ -214,6 +221,7 @@ class Witness:
         lost = [one for one in truth.pieces if one.end > end]
         truth.pieces = [one for one in truth.pieces if one.end <= end]
         truth.lost += lost
+        del truth.committed[len(truth.pieces) :]
         for piece in lost:
             del truth.by_base[piece.base]
         for copy in truth.copies.values():

@@ -146,6 +146,12 @@ class Leader:
         self.end = end
         return self._advance()
 
+    def attached(self, broker: BrokerId) -> None:
+        """It begins anew, and may hold less than before: its life may be another one (KIP-903)."""
+        member = self._members.get(broker)
+        if member is not None:
+            member.vouched = member.log_start = UNKNOWN
+
     def vouched(
         self, now: Instant, broker: BrokerId, end: Offset, log_start: Offset
     ) -> AdvanceHighWatermark | None:
@@ -200,11 +206,12 @@ class Leader:
 
     def overdue(self, now: Instant, lag_max: int, heard: Callable[[BrokerId], Instant]) -> bool:
         """Whether some member has not kept up (rule 4)."""
-        return any(self._is_overdue(broker, now, lag_max, heard) for broker in self.in_sync)
+        return any(self.is_overdue(broker, now, lag_max, heard) for broker in self.in_sync)
 
-    def _is_overdue(
+    def is_overdue(
         self, broker: BrokerId, now: Instant, lag_max: int, heard: Callable[[BrokerId], Instant]
     ) -> bool:
+        """Whether this one has not kept up."""
         if broker == self._me:
             return False
         member = self._members[broker]
@@ -228,7 +235,7 @@ class Leader:
             broker
             for broker in self.replicas
             if broker in wanted
-            or (broker in self.in_sync and not self._is_overdue(broker, now, lag_max, heard))
+            or (broker in self.in_sync and not self.is_overdue(broker, now, lag_max, heard))
         )
         if set(isr) == set(self.in_sync):
             return None

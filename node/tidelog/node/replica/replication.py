@@ -314,7 +314,7 @@ class Replication:
             for feed in self._sending.feeds(replica)
             if leader.may_join(feed.outgoing.peer)
         ]
-        joining = [stream.peer for stream in able if self._is_eligible(stream)]
+        joining = [stream.peer for stream in able if self._is_eligible(now, leader, stream)]
         if joining and not leader.proposing:
             self._propose(now, replica, joining)
         if len(joining) == len(able) and self._epoch is not None and not leader.proposing:
@@ -322,10 +322,13 @@ class Replication:
         elif able:
             self._candidates[replica] = None
 
-    def _is_eligible(self, stream: Outgoing) -> bool:
-        """Rule 3, as far as the cluster knows the follower."""
+    def _is_eligible(self, now: Instant, leader: Leader, stream: Outgoing) -> bool:
+        """Rule 3, as far as the cluster knows the follower; and it must not have to go again for
+        rule 4 at once."""
         view = self._image.brokers.get(stream.peer)
-        return view is not None and not view.fenced and view.epoch == stream.broker_epoch
+        if view is None or view.fenced or view.epoch != stream.broker_epoch:
+            return False
+        return not leader.is_overdue(stream.peer, now, ms(self._lag_max_ms()), self._heard)
 
     def _propose(self, now: Instant, replica: Replica, joining: Iterable[BrokerId]) -> None:
         leader = _leader(replica)

@@ -310,7 +310,7 @@ class Sending:
         if asked.end < log.start:
             self._attached(now, stream, asked, replica, Offset(log.start))
             return
-        epoch, end = _end_of(log, asked.last_epoch)
+        epoch, end = epoch_end(log, asked.last_epoch)
         if epoch == asked.last_epoch and asked.end <= end:
             self._attached(now, stream, asked, replica, asked.end)
         else:
@@ -323,6 +323,8 @@ class Sending:
         feeds = self._feeds.setdefault(replica, [])
         for feed in [one for one in feeds if one.outgoing is stream]:
             self._drop(feed)
+        assert replica.leader is not None
+        replica.leader.attached(stream.peer)
         feed = Feed(stream, asked.channel, replica, asked.leader_epoch, start)
         stream.feeds[asked.channel] = feed
         self._feeds.setdefault(replica, []).append(feed)
@@ -554,7 +556,7 @@ def size_from(log: Log, offset: int) -> int:
     )
 
 
-def _end_of(log: Log, epoch: Epoch) -> tuple[Epoch, Offset]:
+def epoch_end(log: Log, epoch: Epoch) -> tuple[Epoch, Offset]:
     """Our largest epoch not above this one, and where it ends."""
     if epoch == NO_EPOCH:
         return NO_EPOCH, Offset(log.end)

@@ -35,7 +35,8 @@ class Waiting:
     def __init__(self, alarm: Callable[[Instant], None]) -> None:
         self._alarm = alarm
         """Called when the earliest deadline came nearer: `expire` is wanted then."""
-        self._by_key: dict[TopicPartition, set[Waiter]] = {}
+        self._by_key: dict[TopicPartition, dict[Waiter, None]] = {}
+        """In the order in which they came: so are they woken."""
         self._by_deadline: list[tuple[Instant, int, Waiter]] = []
         self._parked = 0
         self.count = 0
@@ -48,7 +49,7 @@ class Waiting:
     def park(self, waiter: Waiter) -> None:
         assert not waiter.done
         for key in waiter.keys:
-            self._by_key.setdefault(key, set()).add(waiter)
+            self._by_key.setdefault(key, {})[waiter] = None
         # The number breaks ties: waiters themselves have no order.
         self._parked += 1
         self.count += 1
@@ -114,7 +115,7 @@ class Waiting:
         self.count -= 1
         for key in waiter.keys:
             under = self._by_key[key]
-            under.discard(waiter)
+            under.pop(waiter, None)
             if not under:
                 del self._by_key[key]
         # It may stay in the heap until its deadline: let go of the request it holds.

@@ -1,0 +1,77 @@
+"""Topics of a simulated cluster, made and changed by way of a broker, as clients do."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from harness.simulated_broker import Life
+from tidelog.kernel.ids import BrokerId
+from tidelog.kernel.instant import Instant, ms
+from tidelog.wire.frame import decode_response, encode_request, joined
+from tidelog.wire.messages import k19_create_topics as creation
+from tidelog.wire.messages import k44_incremental_alter_configs as altering
+
+
+class TopicRequests(ABC):
+    """What a cluster is asked for through the first of its brokers."""
+
+    lives: dict[BrokerId, Life]
+
+    @property
+    @abstractmethod
+    def now(self) -> Instant: ...
+
+    @abstractmethod
+    def until(self, true: Callable[[], bool], *, within_ms: float = 30_000) -> None: ...
+
+    def create(
+        self, name: str = "t", *replicas: BrokerId, partitions: int = 1, **configs: str
+    ) -> None:
+        """A topic on these brokers, the first of which leads; known everywhere afterwards."""
+        brokers = [*replicas] or list(self.lives)
+        topic = creation.CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=[
+                creation.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                for key, value in configs.items()
+            ],
+            assignments=[
+                creation.CreatableReplicaAssignment(
+                    partition_index=at,
+                    broker_ids=_from(brokers, at),
+                )
+                for at in range(partitions)
+            ],
+        )
+        request = creation.CreateTopicsRequest(topics=[topic])
+        frame = self._forward(joined(encode_request(creation.API, 7, 1, None, request)))
+        _, answer = decode_response(creation.API, 7, memoryview(frame))
+        assert [row.error_code for row in answer.topics] == [0], answer
+        self.until(lambda: all(name in life.link.image.names for life in self.lives.values()))
+
+    def configure(self, topic: str, name: str, value: str) -> None:
+        entry = altering.AlterableConfig(name=name, config_operation=0, value=value)
+        row = altering.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[entry])
+        request = altering.IncrementalAlterConfigsRequest(resources=[row])
+        self._forward(joined(encode_request(altering.API, 1, 1, None, request)))
+
+    def _forward(self, frame: bytes) -> bytes:
+        life = next(iter(self.lives.values()))
+        results: list[bytes] = []
+
+        def done(result: object) -> None:
+            assert isinstance(result, bytes), result
+            results.append(result)
+
+        deadline = Instant(self.now + ms(10_000))
+        key = int.from_bytes(frame[4:6], "big")
+        life.turn(lambda: life.forward(key, frame[4:], "127.0.0.1:1", deadline, done))
+        self.until(lambda: bool(results))
+        return results[0]
+
+
+def _from(brokers: list[BrokerId], at: int) -> list[int]:
+    """All of them, in a circle, from that place on."""
+    first = at % len(brokers)
+    return [*brokers[first:], *brokers[:first]]
