@@ -13,6 +13,7 @@ PROGRAMS = (
     "crc_codec",
     "fetch",
     "latency",
+    "many_partitions",
     "memory",
     "produce",
     "recovery",

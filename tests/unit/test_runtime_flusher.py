@@ -77,6 +77,28 @@ def test_what_is_kept_already_is_told_at_once(tmp_path: Path) -> None:
     with_flusher(tmp_path, started)
 
 
+def test_a_turn_writes_only_after_a_change(tmp_path: Path) -> None:
+    """However many logs there are: an idle broker takes such a turn every five seconds."""
+
+    def written() -> dict[str, int]:
+        return {path.name: path.stat().st_ino for path in tmp_path.glob("*-checkpoint")}
+
+    async def started(flusher: Flusher, log: Log) -> None:
+        async def turn() -> dict[str, int]:
+            flusher.turn({log.name.key: log.end})
+            await (await asked(flusher))
+            return written()
+
+        first = await turn()
+        assert await turn() == first
+        produce(log, batch(1))
+        second = await turn()
+        changed = {name for name in first if first[name] != second[name]}
+        assert changed == {checkpoints.HIGH_WATERMARKS}
+
+    with_flusher(tmp_path, started)
+
+
 def test_the_last_round_is_left_even_if_somebody_waits(tmp_path: Path) -> None:
     async def started(flusher: Flusher, log: Log) -> None:
         closed = asyncio.get_running_loop().create_future()
