@@ -19,30 +19,22 @@ from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.ipc.layout import Fences
 from tidelog.node.ipc.standing import Standing
 from tidelog.node.log.directory import LogDirectory
-from tidelog.node.log.marks import LastStop
 from tidelog.node.log.ownership import Owner
 from tidelog.node.metadata import link
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Link, Me
 from tidelog.node.net.client import Client
 from tidelog.node.replica.hosting import Hosting, log_settings
-from tidelog.node.replica.log_ends import log_ends
+from tidelog.node.replica.log_ends import log_ends, stop_kind
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.replication import Replication, Surroundings
 from tidelog.node.replica.waiting import Waiting
 from tidelog.wire.control import Client as ForwardedClient
 from tidelog.wire.control import encode
 from tidelog.wire.errors import ErrorCode, WireError
-from tidelog.wire.metadata_records import StopKind
 
 TICK_MS = 100
 CHECKPOINT_TICKS = 50
-STOP_KINDS = {
-    LastStop.NEVER_RAN: StopKind.FIRST_START,
-    LastStop.CLEAN: StopKind.CLEAN,
-    LastStop.KILLED: StopKind.KILLED,
-    LastStop.POWER_LOSS: StopKind.POWER_LOSS,
-}
 
 
 class World(Protocol):
@@ -130,7 +122,7 @@ class Life:
             broker_settings=self.configs.given,
             on_trouble=lambda key, reason: self.troubles.append((key, reason)),
         )
-        stopped = STOP_KINDS[self.logs.last_stop]
+        stopped = stop_kind(self.logs)
         self.link = Link(Me(CLUSTER, me, incarnation, "127.0.0.1", 9092 + me, stopped=stopped))
         self.dispatcher = Dispatcher(self._make_broker(), routes())
 
@@ -375,6 +367,7 @@ class Life:
 
     def _on_registered(self, epoch: Offset) -> None:
         self.standing.registered(epoch)
+        self.logs.heard()
         self.machine.registered(self.world.now, epoch)
         self.serving = not self.stopping
 

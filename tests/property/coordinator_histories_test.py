@@ -9,15 +9,19 @@ from hypothesis import strategies as st
 from harness.controllers import replayed, through_snapshot, topic
 from harness.conversations import CALL_MS, Conversation, Outcome
 from tidelog.coordinator.controller.requests import BrokerLost
-from tidelog.kernel.ids import BrokerId
+from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Uuid
 from tidelog.kernel.limits import PRODUCER_ID_BLOCK
 from tidelog.node.metadata.link import IdBlock
+from tidelog.wire.control import IsrChange
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.metadata_records import (
     ConfigChanged,
     ControllerActivated,
     MetadataRecord,
+    PartitionChanged,
     PartitionCreated,
+    PartitionView,
+    StopKind,
     TopicCreated,
     TopicDeleted,
 )
@@ -44,7 +48,9 @@ STEPS = st.one_of(
     st.tuples(st.just("kill coordinator"), st.integers(0, 3)),
     st.tuples(st.just("start coordinator")),
     st.tuples(st.just("kill broker"), BROKERS),
-    st.tuples(st.just("start broker"), BROKERS),
+    st.tuples(st.just("start broker"), BROKERS, st.sampled_from(StopKind)),
+    st.tuples(st.just("leave"), BROKERS),
+    st.tuples(st.just("alter isr"), BROKERS, st.sets(BROKERS), st.booleans()),
     st.tuples(st.just("hang broker"), BROKERS),
     st.tuples(st.just("break connection"), BROKERS),
     st.tuples(st.just("wait"), st.sampled_from([1, 100, 300, 500, 5_000])),
@@ -62,15 +68,18 @@ class History:
         self.changes: list[tuple[str, str | None, Outcome]] = []
         self.blocks: list[Outcome] = []
         self.lives = Counter[int]()
+        self.left = set[int]()
+        """Leaving, or gone: whoever leaves does not come back in this life."""
         self.talk.start_coordinator()
         for broker in range(3):
             self.start(broker)
         self.talk.settle()
 
-    def start(self, broker: int) -> None:
+    def start(self, broker: int, stopped: StopKind = StopKind.KILLED) -> None:
         if BrokerId(broker) not in self.talk.sides:
             self.lives[broker] += 1
-            self.talk.start_broker(broker, self.lives[broker])
+            self.left.discard(broker)
+            self.talk.start_broker(broker, self.lives[broker], stopped=stopped)
 
     def step(self, what: str, *given: object) -> None:
         talk = self.talk
@@ -97,7 +106,9 @@ class History:
     def step_of_broker(self, what: str, broker: int, *given: object) -> None:
         talk = self.talk
         if what == "start broker":
-            self.start(broker)
+            (stopped,) = given
+            assert isinstance(stopped, StopKind)
+            self.start(broker, stopped)
         elif BrokerId(broker) not in talk.sides:
             return
         elif what == "kill broker":
@@ -107,6 +118,9 @@ class History:
         elif what == "break connection":
             if talk.front is not None:
                 talk.break_connection(broker)
+        elif what == "leave":
+            self.left.add(broker)
+            talk.leave(broker)
         elif what == "allocate":
             self.blocks.append(talk.allocate(broker))
         else:
@@ -117,6 +131,8 @@ class History:
             case "create", str(name), int(partitions), int(factor):
                 created = self.talk.create(broker, topic(name, partitions, factor))
                 self.creations.append((name, created))
+            case "alter isr", set(members), bool(late):
+                self.alter_isr(broker, members, late=late)
             case "delete", list(names):
                 self.deletions.append((names, self.talk.delete(broker, *dict.fromkeys(names))))
             case "grow", str(name), int(count):
@@ -128,10 +144,31 @@ class History:
             case _:
                 raise AssertionError(what)
 
+    def alter_isr(self, broker: int, members: set[int], *, late: bool) -> None:
+        """As of what this broker knows of what it leads; late ones are of the state before."""
+        image = self.talk.sides[BrokerId(broker)].link.image
+        changes = tuple(
+            IsrChange(
+                topic=topic.id,
+                partition=partition,
+                leader_epoch=view.leader_epoch,
+                partition_epoch=Epoch(view.partition_epoch - late),
+                isr=tuple((one, image.brokers[one].epoch) for one in wanted),
+            )
+            for topic in image.topics.values()
+            for partition, view in enumerate(topic.partitions)
+            if view.leader == broker
+            for wanted in [[one for one in view.replicas if one in {*members, broker}]]
+        )
+        self.talk.alter_isr(broker, *changes)
+
     def finish(self) -> None:
         """Everyone who can comes back, and everything that is under way ends."""
         if self.talk.front is None:
             self.talk.start_coordinator()
+        for broker in self.left:
+            if BrokerId(broker) in self.talk.sides:
+                self.talk.kill_broker(broker)
         for broker in range(3):
             self.start(broker)
         for _ in range(3):
@@ -157,7 +194,25 @@ def test_any_history_keeps_what_was_promised(steps: list[tuple[object, ...]]) ->
     changes_are_true(history)
     epochs = [one.epoch for one in talk.durable if isinstance(one, ControllerActivated)]
     assert epochs == sorted(set(epochs))
-    assert talk.shard.image.alive() == [0, 1, 2]
+    assert talk.shard.image.active() == [0, 1, 2]
+    views = [view for topic in talk.shard.image.topics.values() for view in topic.partitions]
+    assert all(view.leader != NO_LEADER for view in views), "everyone is back"
+    elections_are_clean(talk.durable)
+
+
+def elections_are_clean(log: list[MetadataRecord]) -> None:
+    """Whoever leads was in sync or eligible before, or the election is counted as lossy."""
+    views: dict[tuple[Uuid, int], PartitionView] = {}
+    for record in log:
+        if isinstance(record, PartitionCreated):
+            views[record.topic, record.partition] = record.view
+        elif isinstance(record, PartitionChanged):
+            before, after = views[record.topic, record.partition], record.view
+            views[record.topic, record.partition] = after
+            if after.leader not in {before.leader, NO_LEADER}:
+                trusted = after.leader in (*before.isr, *before.elr)
+                assert trusted == (after.lossy_elections == before.lossy_elections)
+            assert after.leader_epoch - before.leader_epoch == (after.leader != before.leader)
 
 
 def images_agree(talk: Conversation) -> None:

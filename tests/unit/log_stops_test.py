@@ -23,7 +23,9 @@ from tidelog.node.log.cleaning import Job, clean
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.marks import ClosedLog, LastStop, Mark, decode_mark, encode_mark
 from tidelog.node.log.settings import LogSettings
+from tidelog.node.replica.log_ends import stop_kind
 from tidelog.wire.crc import crc32c
+from tidelog.wire.metadata_records import StopKind
 
 SETTINGS = LogSettings()
 
@@ -46,6 +48,26 @@ def test_a_new_directory_never_ran(disk: MemoryDisk) -> None:
     logs = open_logs(disk.directory())
     assert logs.last_stop is LastStop.NEVER_RAN
     assert uuid_text(logs.directory_id) in disk.directory().content("meta.properties").decode()
+
+
+def test_what_was_lost_is_told_until_the_cluster_has_heard_of_it(disk: MemoryDisk) -> None:
+    """A life that found its files lost may be over before anyone could hear of it."""
+    directory = disk.directory()
+    logs = open_logs(directory)
+    filled(logs)
+    assert stop_kind(logs) is StopKind.FIRST_START
+    assert stop_kind(open_logs(directory)) is StopKind.POWER_LOSS
+    logs = open_logs(directory)
+    logs.heard()
+    assert stop_kind(open_logs(directory)) is StopKind.KILLED
+    assert stop_kind(open_logs(directory, boot_id="boot-2")) is StopKind.POWER_LOSS
+    logs = open_logs(directory, boot_id="boot-2")
+    assert (logs.last_stop, stop_kind(logs)) == (LastStop.KILLED, StopKind.POWER_LOSS)
+    logs.close_clean({})
+    logs = open_logs(directory, boot_id="boot-2")
+    assert (logs.last_stop, stop_kind(logs)) == (LastStop.CLEAN, StopKind.POWER_LOSS)
+    logs.heard()
+    assert stop_kind(open_logs(directory, boot_id="boot-2")) is StopKind.KILLED
 
 
 def test_a_clean_stop_is_told_from_a_kill(disk: MemoryDisk) -> None:

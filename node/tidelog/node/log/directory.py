@@ -77,6 +77,8 @@ class LogDirectory:
     def __init__(self, directory: Directory, owner: Owner) -> None:
         self.directory_id = owner.directory_id
         self.last_stop = LastStop.NEVER_RAN
+        self.lost_files = True
+        """Whether something that was there is gone, which the cluster must hear of."""
         self.offline: dict[TopicPartition, CorruptError] = {}
         """Logs that must not be used, and why."""
         self.recovered: list[Recovered] = []
@@ -328,6 +330,13 @@ class LogDirectory:
             self._directory.replace(name, checkpoints.encode_offsets(table))
         self._put_in_force(self._tables.versions(), tables)
 
+    def heard(self) -> None:
+        """The cluster knows what this broker lost before this life: the next one need not say it
+        again."""
+        if self.lost_files:
+            self.lost_files = False
+            self._write_mark(clean=False)
+
     def close_clean(
         self, high_watermarks: Mapping[TopicPartition, int], *, synced: bool = False
     ) -> None:
@@ -359,6 +368,7 @@ class LogDirectory:
             disk_generation=owner.disk_generation,
             incarnation=owner.incarnation,
             logs=logs or {},
+            lost_files=self.lost_files,
         )
         self._directory.replace(MARK_NAME, encode_mark(mark))
 
@@ -378,6 +388,8 @@ class LogDirectory:
             )
         elif found:
             self.last_stop = LastStop.POWER_LOSS  # nobody knows better
+        unheard = mark is not None and mark.lost_files
+        self.lost_files = unheard or self.last_stop in {LastStop.NEVER_RAN, LastStop.POWER_LOSS}
         offsets = self._read_checkpoints()
         self._tables = OffsetTables(offsets)
         self._starts_in_force = offsets.get(checkpoints.LOG_STARTS, {})

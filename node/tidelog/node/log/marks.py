@@ -57,6 +57,8 @@ class Mark(Struct, frozen=True):
     incarnation: Incarnation
     logs: Mapping[str, ClosedLog] = field(default_factory=dict)
     """By directory name."""
+    lost_files: bool = False
+    """Something was lost before this life, and the cluster has not been told yet."""
 
     def last_stop(self, *, boot_id: str, disk_generation: int) -> LastStop:
         """What a start on this boot and disk generation must think of it."""
@@ -89,6 +91,7 @@ def encode_mark(mark: Mark) -> bytes:
             "disk_generation": mark.disk_generation,
             "incarnation": mark.incarnation,
             "logs": logs,
+            "lost_files": mark.lost_files,
         },
         separators=(",", ":"),
     ).encode("ascii")
@@ -110,6 +113,7 @@ def decode_mark(content: bytes | None) -> Mark | None:
         disk_generation=said["disk_generation"],
         incarnation=said["incarnation"],
         logs={name: _closed_log(*row) for name, row in said["logs"].items()},
+        lost_files=said.get("lost_files", False),
     )
 
 

@@ -1,11 +1,32 @@
-"""What this broker has of partitions that nobody leads: the coordinator may have to choose."""
+"""What the coordinator must know of the files here: what was lost before this life, and what there
+is of partitions that nobody leads."""
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from tidelog.kernel.ids import NO_OFFSET, Epoch, Offset, Partition, TopicPartition
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.marks import LastStop
 from tidelog.node.metadata.image import TopicView
 from tidelog.node.replica.replicas import Replicas
 from tidelog.wire.control import LogEnd
+from tidelog.wire.metadata_records import StopKind
+
+_STOP_KINDS: Final = {
+    LastStop.NEVER_RAN: StopKind.FIRST_START,
+    LastStop.CLEAN: StopKind.CLEAN,
+    LastStop.KILLED: StopKind.KILLED,
+    LastStop.POWER_LOSS: StopKind.POWER_LOSS,
+}
+
+
+def stop_kind(logs: LogDirectory) -> StopKind:
+    """How the last life ended that the cluster knows of: one that lost files and was over before
+    anyone heard of it counts, though a kill came after it."""
+    stopped = _STOP_KINDS[logs.last_stop]
+    if logs.lost_files and stopped in {StopKind.CLEAN, StopKind.KILLED}:
+        return StopKind.POWER_LOSS
+    return stopped
 
 
 def log_ends(

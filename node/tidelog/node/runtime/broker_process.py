@@ -28,14 +28,13 @@ from tidelog.node.ipc.coordinator_link import CoordinatorLink, Hooks
 from tidelog.node.ipc.layout import Role, SlotState, Word, slot_of
 from tidelog.node.ipc.standing import Standing
 from tidelog.node.log.directory import LogDirectory
-from tidelog.node.log.marks import LastStop
 from tidelog.node.log.ownership import Owner
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Me
 from tidelog.node.net.connection import NetworkParts, NetworkStats
 from tidelog.node.net.listener import Listener, ListenerLimits
 from tidelog.node.replica.hosting import Hosting, log_settings
-from tidelog.node.replica.log_ends import log_ends
+from tidelog.node.replica.log_ends import log_ends, stop_kind
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.alarm import Alarm
@@ -48,7 +47,6 @@ from tidelog.node.runtime.log_volume import LogVolume
 from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
 from tidelog.node.runtime.replicator import Replicator, ReplicatorParts
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.metadata_records import StopKind
 
 _HEARTBEAT_S: Final = limits.HEARTBEAT_MS / 1000
 _CHECKPOINT_TICKS: Final = 50
@@ -58,12 +56,6 @@ _HOUSEKEEPING_TICKS: Final = 700
 _EXIT_BUG: Final = 70
 _EXIT_DISK: Final = 74
 _LEAVE_WAIT_MS: Final = 300
-_STOP_KINDS: Final = {
-    LastStop.NEVER_RAN: StopKind.FIRST_START,
-    LastStop.CLEAN: StopKind.CLEAN,
-    LastStop.KILLED: StopKind.KILLED,
-    LastStop.POWER_LOSS: StopKind.POWER_LOSS,
-}
 
 
 class BrokerProcess:
@@ -152,7 +144,7 @@ class BrokerProcess:
             port=launch.port,
             rack=rack,
             log_dirs=(self._logs.directory_id,),
-            stopped=_STOP_KINDS[self._logs.last_stop],
+            stopped=stop_kind(self._logs),
         )
         hooks = Hooks(
             on_image_changed=self._on_image_changed,
@@ -259,6 +251,11 @@ class BrokerProcess:
     def _on_registered(self, epoch: Offset) -> None:
         self._log.info("registered", epoch=epoch)
         self._standing.registered(epoch)
+        try:
+            self._logs.heard()
+        except OSError as error:
+            # The next life says once more what this one lost: safe, and it costs it its places.
+            self._log.warning("mark_not_written", reason=str(error), advice="free some space")
         self._replicator.registered(epoch)
         if not self._serving:
             self._serve()
