@@ -5,7 +5,7 @@ from collections.abc import Callable
 from harness.log_batches import flush
 from harness.simulated_clients import Clients, Write, shown
 from harness.simulated_cluster import SimulatedCluster
-from tidelog.kernel.ids import BrokerId
+from tidelog.kernel.ids import NO_LEADER, BrokerId
 from tidelog.wire.replication import Message, decode, encode
 
 
@@ -82,6 +82,11 @@ class Scene:
 
     # -- what happens
 
+    def start(self, broker: BrokerId) -> None:
+        """Until it serves."""
+        life = self.cluster.start(broker)
+        self.cluster.until(lambda: life.serving)
+
     def apart(self, one: BrokerId, other: BrokerId) -> None:
         """Nothing passes between these two."""
         self.cluster.network.cut(one, other)
@@ -110,3 +115,15 @@ class Scene:
     def settle(self) -> None:
         """Long enough for whatever is under way, and for high watermarks to be told."""
         self.cluster.run(50)
+
+    def leader(self) -> BrokerId | None:
+        """As it is written down."""
+        leader = self.cluster.view().leader
+        return None if leader == NO_LEADER else leader
+
+    def the_leader(self) -> BrokerId:
+        """There is one, it lives, and it knows."""
+        self.cluster.until(lambda: self.leader() in self.cluster.lives and self._leader_knows())
+        leader = self.leader()
+        assert leader is not None
+        return leader

@@ -35,6 +35,7 @@ from tidelog.wire.errors import ErrorCode, WireError
 
 TICK_MS = 100
 CHECKPOINT_TICKS = 50
+DRAIN_MS, DRAIN_LOOK_MS, LEAVE_MS = 200, 5, 300
 
 
 class World(Protocol):
@@ -345,10 +346,17 @@ class Life:
         self._ask(link.IsrAsked(self._new_call(), changes, deadline), finished)
 
     def leave(self, done: Callable[[], None]) -> None:
-        """Before a clean stop."""
-        self.stopping = True
-        deadline = Instant(self.world.now + ms(300))
-        self._ask(link.LeaveAsked(self._new_call(), deadline), lambda _: done())
+        """Before a clean stop: no more records, and what is here goes to the others first."""
+        self.stopping = self.replicas.retiring = True
+        self._drain(Instant(self.world.now + ms(DRAIN_MS)), done)
+
+    def _drain(self, until: Instant, done: Callable[[], None]) -> None:
+        if self.machine.is_level() or self.world.now >= until:
+            deadline = Instant(self.world.now + ms(LEAVE_MS))
+            self._ask(link.LeaveAsked(self._new_call(), deadline), lambda _: done())
+        else:
+            again = Instant(self.world.now + ms(DRAIN_LOOK_MS))
+            self.world.later(self, again, lambda: self._drain(until, done))
 
     def close_clean(self) -> None:
         self.machine.close()

@@ -80,6 +80,8 @@ class Truth:
     """Who led in each leader epoch."""
     lost: list[Piece] = field(default_factory=list)
     """What an election took that nobody promised would not."""
+    lossy_elections: int = 0
+    is_lossy: bool = False
 
     by_base: dict[int, Piece] = field(default_factory=dict)
     committed: list[int] = field(default_factory=list)
@@ -124,7 +126,7 @@ class Witness:
     def cut(self, replica: Replica, broker: BrokerId, end: int) -> None:
         """The replica cut its log back to there."""
         copy = self.copy(replica.key, broker)
-        if self.is_strict:
+        if self.is_strict and not self.truth(replica.key).is_lossy:
             assert end >= copy.high_watermark, ("cut below its high watermark", replica.key, broker)
         copy.cut(end)
 
@@ -156,7 +158,7 @@ class Witness:
         high = replica.high_watermark
         assert high <= log.end, ("a high watermark above the end", replica.key, broker)
         if copy.life == life:
-            assert high >= copy.high_watermark or not self.is_strict, (
+            assert high >= copy.high_watermark or truth.is_lossy or not self.is_strict, (
                 "a high watermark went back",
                 replica.key,
                 broker,
@@ -172,7 +174,7 @@ class Witness:
             epoch = replica.log.latest_epoch if replica.leader is None else replica.leader.epoch
             truth.grow(copy.between(truth.end, high), epoch)
             return True
-        if not self.is_strict:
+        if not self.is_strict or truth.is_lossy:
             return False
         assert high <= truth.end, ("a follower's high watermark above all leaders'", replica.key)
         self._stands_to(truth, copy, high, f"broker {broker} below its high watermark")
@@ -200,6 +202,7 @@ class Witness:
 
     def members(self, image: MetadataImage) -> None:
         """Everybody who may be elected holds everything that is committed."""
+        self._count_losses(image)
         if not self.is_strict:
             return
         for (name, partition), truth in self.truths.items():
@@ -209,7 +212,9 @@ class Witness:
             view = topic.partitions[partition]
             for broker in self.electable(view):
                 copy = truth.copies.get(broker) or Copy()
-                self._stands_to(truth, copy, truth.end, f"candidate {broker} of {view}")
+                registered = image.brokers.get(broker)
+                if registered is not None and registered.incarnation == copy.life:
+                    self._stands_to(truth, copy, truth.end, f"candidate {broker} of {view}")
 
     def electable(self, view: PartitionView) -> list[BrokerId]:
         return [one for one in (*view.isr, *getattr(view, "elr", ())) if one != NO_LEADER]
@@ -221,9 +226,20 @@ class Witness:
         lost = [one for one in truth.pieces if one.end > end]
         truth.pieces = [one for one in truth.pieces if one.end <= end]
         truth.lost += lost
+        truth.is_lossy = True
         del truth.committed[len(truth.pieces) :]
         for piece in lost:
             del truth.by_base[piece.base]
         for copy in truth.copies.values():
             copy.matched = 0
+            copy.high_watermark = min(copy.high_watermark, end)
         return lost
+
+    def _count_losses(self, image: MetadataImage) -> None:
+        """What the cluster itself says may lose records, does."""
+        for (name, partition), truth in self.truths.items():
+            topic = image.names.get(name)
+            view = None if topic is None else topic.partitions[partition]
+            if view is not None and view.lossy_elections > truth.lossy_elections:
+                truth.lossy_elections = view.lossy_elections
+                self.lossy_election((name, partition), truth.copies[view.leader].end)

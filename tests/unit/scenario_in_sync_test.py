@@ -83,8 +83,7 @@ def test_stale_alter_partition() -> None:
     cluster.kill(B)
     cluster.disks[B].root.names.clear()
     scene.lost = lambda sender, _to, _one: sender == B  # its new life says nothing to A yet
-    cluster.start(B)
-    cluster.until(lambda: cluster.lives[B].serving)
+    scene.start(B)
     assert cluster.image.brokers[B].epoch > old
     cluster.network.heal_link(A, COORDINATOR, lose=False)
     cluster.until(lambda: bool(cluster.isr_outcomes))

@@ -25,8 +25,7 @@ def test_hw_truncation_loss() -> None:
     cluster.supervisor_is_silent = True
     cluster.kill(A)
     scene.apart(A, B)
-    cluster.start(A)
-    cluster.until(lambda: cluster.lives[A].serving)
+    scene.start(A)
     assert (scene.log(A), scene.high(A)) == ("0-1:0", 1)  # nothing is cut at a restart
     cluster.kill(B)
     cluster.elect(A, epoch=1)
@@ -53,8 +52,7 @@ def test_hw_truncation_divergence_by_the_epoch_rule() -> None:
     cluster.witness.is_strict = False  # an election that nobody should allow
     cluster.lose_power(A)
     cluster.lose_power(B)
-    cluster.start(B)
-    cluster.until(lambda: cluster.lives[B].serving)
+    scene.start(B)
     assert scene.log(B) == "0-0:0"
     (gone,) = cluster.witness.lossy_election(lost.key, end=1)
     assert (gone.base, gone.crc) == (1, lost.crc)
@@ -85,8 +83,7 @@ def test_fast_failover_divergence() -> None:
     scene.wrote(B, 5)
     assert scene.log(B) == "0-9:0 10-14:1"
     cluster.kill(B)
-    cluster.start(A)
-    cluster.until(lambda: cluster.lives[A].serving)
+    scene.start(A)
     cluster.witness.lossy_election(("t", Partition(0)), end=10)
     cluster.elect(A, epoch=2)
     scene.wrote(A, 2)
