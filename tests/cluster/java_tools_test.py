@@ -136,6 +136,26 @@ def test_kafka_configs_sets_shows_and_takes_back(cluster: Running, java: Java) -
     assert "  log.retention.hours=168 sensitive=false synonyms=" in said
 
 
+def test_kafka_configs_keeps_settings_of_groups_and_of_clients_metrics(java: Java) -> None:
+    group, subscription = fresh_topic("group"), fresh_topic("metrics")
+    said = java.tool(
+        CONFIGS,
+        *("--alter", "--group", group),
+        *("--add-config", "consumer.session.timeout.ms=50000"),
+    )
+    # To describe one it lists the groups that there are: not yet here.
+    assert said.strip() == f"Completed updating config for group {group}."
+    java.tool(
+        CONFIGS,
+        *("--alter", "--client-metrics", subscription),
+        *("--add-config", "interval.ms=2000,match=[client_id=a.*]"),
+    )
+    said = java.tool(CONFIGS, "--describe", "--entity-type", "client-metrics")
+    assert f"client-metric {subscription} are:" in said
+    assert "  interval.ms=2000 sensitive=false" in said
+    assert "  match=client_id=a.* sensitive=false" in said
+
+
 def test_kafka_broker_api_versions_lists_what_is_served(java: Java) -> None:
     said = java.tool(API_VERSIONS)
     assert re.match(r"127\.0\.0\.1:\d+ \(id: 0 rack: null isFenced: false\) -> \(\n", said)

@@ -14,12 +14,13 @@ from harness.kafka_jars import kafka_classpath, run_kafka_tool
 from harness.need import need
 from tidelog.kernel.config import SettingError, Table
 from tidelog.node.changing import DYNAMIC, PER_BROKER
+from tidelog.node.resource_settings import CLIENT_METRICS, GROUP, GROUP_BOUNDS
 from tidelog.node.settings import BROKER, SYNONYMS, TOPIC
 
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(__file__).parents[1] / "harness/kafka_source/KafkaSettings.java"
-TABLES = {"topic": TOPIC, "broker": BROKER}
+TABLES = {"topic": TOPIC, "broker": BROKER, "group": GROUP, "client-metrics": CLIENT_METRICS}
 Told = Mapping[str, Any]
 
 BOUND = 2**31
@@ -29,7 +30,22 @@ NUMBERS = [
     *("x", "", "1_000", "5,5"),
 ]
 FLAGS = ["true", "FALSE", " True ", "yes", "1", ""]
-TEXTS = ["nonsense", "", "a,b", "a,a", " a ", ",", "a,", "*", "host:1", "1@host:1", "1:2,3:4"]
+TEXTS = [
+    "by_duration:P1DT2H3M4.5S",
+    "by_duration:P",
+    "by_duration:PT",
+    "nonsense",
+    "",
+    "a,b",
+    "a,a",
+    " a ",
+    ",",
+    "a,",
+    "*",
+    "host:1",
+    "1@host:1",
+    "1:2,3:4",
+]
 
 OTHER_DEFAULTS = {
     "default.replication.factor": "as many as there are brokers, up to three",
@@ -60,6 +76,7 @@ REFUSED_HERE = {
     "max.connections": "nobody could connect",
     "num.partitions": "there is a limit of partitions",
     "replica.lag.time.max.ms": "a time must be some time",
+    "replica.selector.class": "there are no Java classes to be found here",
     "retention.bytes": "-1 says: without end",
     "socket.request.max.bytes": "bounded memory",
 }
@@ -126,7 +143,7 @@ def test_types_and_defaults_are_kafka_s(kafka: Told, name: str) -> None:
     assert {key for key in kafka[name] if rows[key].unset} == unset
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", ["topic", "broker", "group"])
 def test_what_kafka_refuses_is_refused_and_what_it_takes_is_taken(kafka: Told, name: str) -> None:
     """But for the settings that are named above, with the reason."""
     taken: set[str] = set()
@@ -154,6 +171,11 @@ def takes(table: Table, key: str, value: str) -> bool:
 def test_the_same_broker_settings_may_change_while_brokers_run(kafka: Told) -> None:
     assert kafka["dynamic"].keys() == DYNAMIC
     assert {name for name, mode in kafka["dynamic"].items() if mode == "per-broker"} == PER_BROKER
+
+
+def test_the_same_broker_settings_stand_in_for_a_group_s(kafka: Told) -> None:
+    ours = {name: bounds.default for name, bounds in GROUP_BOUNDS.items()}
+    assert ours == kafka["group-synonyms"]
 
 
 def test_the_same_broker_settings_stand_in_for_a_topic_s(kafka: Told) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from harness.controllers import ONE, TWO, Controlled, topic
+from tidelog.coordinator.controller import config_changes
 from tidelog.coordinator.controller.requests import AlterConfigs, IncrementalAlterConfigs
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.limits import CONFIG_CHANGES_PER_DECISION_MAX
@@ -11,7 +12,7 @@ from tidelog.wire.messages import k33_alter_configs as replacing
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
 from tidelog.wire.metadata_records import ConfigChanged, ResourceKind
 
-TOPIC, BROKER, METRICS = 2, 4, 16
+TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -164,7 +165,7 @@ def test_one_resource_fails_without_its_neighbours(controlled: Controlled) -> No
         on("t", entry("retention.ms", "8")),
         on("", entry("retention.ms", "7")),
         on("..", entry("retention.ms", "7")),
-        on("x", kind=METRICS),
+        on("x", kind=99),
     )
     assert [row.error_code for row in rows] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -247,3 +248,69 @@ def test_a_brokers_entry_that_may_not_be_is_refused(
     told, why = refused(controlled, on(broker, bad, kind=BROKER))
     assert told == code
     assert detail in why
+
+
+# -- groups, and subscriptions to clients' metrics ------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [(GROUP, "consumer.session.timeout.ms", "46000"), (METRICS, "match", "client_id=a.*")],
+)
+def test_a_group_and_a_subscription_have_settings_of_their_own(
+    controlled: Controlled, kind: int, name: str, value: str
+) -> None:
+    (row,) = alter(controlled, on("x", entry(name, value), kind=kind))
+    assert row.error_code == ErrorCode.NONE
+    assert controlled.image.configs_of(ResourceKind(kind)) == {"x": {name: value}}
+    alter(controlled, on("x", entry(name, None, DELETE), kind=kind))
+    assert controlled.image.configs_of(ResourceKind(kind)) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "resource", "name", "value", "code", "reason"),
+    [
+        (GROUP, "", "share.session.timeout.ms", "46000", 42, "Default group resources"),
+        (GROUP, "g", "nope", "1", 40, "Unknown group config name: nope"),
+        (GROUP, "g", "consumer.session.timeout.ms", "x", 40, "must be a whole number"),
+        (GROUP, "g", "consumer.session.timeout.ms", "44999", 40, "greater than or equal to group."),
+        (GROUP, "g", "consumer.session.timeout.ms", "60001", 40, "less than or equal to group."),
+        (GROUP, "g", "streams.num.standby.replicas", "3", 40, "less than or equal to group."),
+        (METRICS, "", "interval.ms", "200", 42, "can't be empty"),
+        (METRICS, "m", "nope", "1", 42, "Unknown client metrics configuration: nope"),
+        (METRICS, "m", "interval.ms", "99", 42, "from 100 to 3600000"),
+        (METRICS, "m", "match", "shoe_size=4", 42, "a list of NAME=PATTERN"),
+    ],
+)
+def test_a_setting_of_theirs_that_may_not_be_is_refused(
+    controlled: Controlled,
+    *,
+    kind: int,
+    resource: str,
+    name: str,
+    value: str,
+    code: int,
+    reason: str,
+) -> None:
+    found, said = refused(controlled, on(resource, entry(name, value), kind=kind))
+    assert found == code
+    assert reason in said
+
+
+def test_what_a_group_s_settings_may_be_follows_the_brokers(controlled: Controlled) -> None:
+    wanted = on("g", entry("share.delivery.count.limit", "11"), kind=GROUP)
+    assert refused(controlled, wanted)[0] == ErrorCode.INVALID_CONFIG
+    more = {"group.share.max.delivery.count.limit": "12"}
+    (row,) = alter(Controlled(ONE, settings=ControllerSettings.of(more)), wanted)
+    assert row.error_code == ErrorCode.NONE
+
+
+def test_so_many_groups_have_settings_and_no_more(
+    controlled: Controlled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_changes, "RESOURCES_WITH_SETTINGS_MAX", 2)
+    wanted = entry("consumer.session.timeout.ms", "46000")
+    rows = alter(controlled, *(on(name, wanted, kind=GROUP) for name in ("a", "b", "c")))
+    assert [row.error_code for row in rows] == [0, 0, 42]
+    (row,) = alter(controlled, on("a", entry("share.session.timeout.ms", "50000"), kind=GROUP))
+    assert row.error_code == ErrorCode.NONE

@@ -6,7 +6,7 @@ from harness.controllers import ONE, TWO, Controlled, replayed, through_snapshot
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import BrokerId, Epoch, Offset, ProducerId, Uuid
 from tidelog.node.metadata.difference import difference
-from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.metadata.image import MetadataImage, snapshot
 from tidelog.wire import metadata_records as records
 from tidelog.wire.metadata_records import (
     BrokerFenced,
@@ -71,6 +71,18 @@ def test_a_setting_without_a_value_is_taken_away() -> None:
     image.replay(ConfigChanged(ResourceKind.BROKER, "1", "k", None))
     assert image.topics[A].configs == {}
     assert image.broker_configs == {}
+
+
+@pytest.mark.parametrize("kind", [ResourceKind.GROUP, ResourceKind.CLIENT_METRICS])
+def test_what_is_no_topic_and_no_broker_has_settings_too(kind: ResourceKind) -> None:
+    image = image_of(ConfigChanged(kind, "a", "k", "v"), ConfigChanged(kind, "b", "k", "v"))
+    assert image.configs_of(kind) == {"a": {"k": "v"}, "b": {"k": "v"}}
+    copy = MetadataImage()
+    copy.load(image.offset, list(snapshot(image)))
+    assert copy == image
+    image.replay(ConfigChanged(kind, "a", "k", None))
+    assert image.configs_of(kind) == {"b": {"k": "v"}}
+    assert difference(copy, image).configs == [(kind, "a")]
 
 
 @pytest.mark.parametrize(

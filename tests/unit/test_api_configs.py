@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from harness.brokers import FakeClient, HandlerBench
+from tidelog.node.resource_settings import GROUP
 from tidelog.node.settings import TOPIC
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response, encode_response, joined
@@ -124,10 +125,39 @@ def test_what_cannot_be_described(
     assert reason in result.error_message
 
 
-@pytest.mark.parametrize(("kind", "name"), [(LOGGERS, "0"), (METRICS, "m"), (GROUPS, "g")])
-def test_what_has_no_settings_here(bench: HandlerBench, kind: int, name: str) -> None:
-    result = describe(bench, kind, name)
+def test_loggers_have_no_settings_here(bench: HandlerBench) -> None:
+    result = describe(bench, LOGGERS, "0")
     assert (result.error_code, result.configs) == (0, [])
+
+
+def test_a_group_has_what_it_sets_itself_and_else_what_the_brokers_say(bench: HandlerBench) -> None:
+    bench.replay(
+        ConfigChanged(ResourceKind.GROUP, "g", "consumer.session.timeout.ms", "50000"),
+        ConfigChanged(ResourceKind.BROKER, "", "group.consumer.heartbeat.interval.ms", "6000"),
+    )
+    rows = {row.name: row for row in describe(bench, GROUPS, "g", docs=True).configs}
+    assert rows.keys() == GROUP.rows.keys()
+    assert all(
+        "nothing acts on it" in row.documentation or "there are no" in row.documentation
+        for row in rows.values()
+    )
+    assert said(rows["consumer.session.timeout.ms"]) == [
+        ("consumer.session.timeout.ms", "50000", 8),
+        ("group.consumer.session.timeout.ms", "45000", 5),
+    ]
+    heartbeat = rows["consumer.heartbeat.interval.ms"]
+    assert (heartbeat.value, heartbeat.config_source, heartbeat.read_only) == ("6000", 3, False)
+    assert said(rows["share.auto.offset.reset"]) == [("share.auto.offset.reset", "latest", 5)]
+    other = one(describe(bench, GROUPS, "other", "consumer.session.timeout.ms"))
+    assert (other.value, other.config_source) == ("45000", 5)
+
+
+def test_a_subscription_to_metrics_has_settings(bench: HandlerBench) -> None:
+    bench.replay(ConfigChanged(ResourceKind.CLIENT_METRICS, "m", "interval.ms", "200"))
+    rows = {
+        row.name: (row.value, row.config_source) for row in describe(bench, METRICS, "m").configs
+    }
+    assert rows == {"interval.ms": ("200", 7), "match": ("", 5), "metrics": ("", 5)}
 
 
 def test_a_broker_tells_all_its_settings_and_which_may_change(bench: HandlerBench) -> None:
@@ -224,7 +254,7 @@ def test_what_concerns_another_broker_is_refused_here_and_the_rest_decided(
             k44_incremental_alter_configs.AlterConfigsResourceResponse(
                 error_code=code, error_message=None, resource_type=kind, resource_name=name
             )
-            for code, kind, name in ((3, TOPICS, "a"), (0, BROKERS, "0"))
+            for code, kind, name in ((3, TOPICS, "a"), (0, BROKERS, "0"), (0, METRICS, "m"))
         ]
     )
     bench.link.done[0](joined(encode_response(api, 1, 1, decided))[4:])
@@ -235,7 +265,7 @@ def test_what_concerns_another_broker_is_refused_here_and_the_rest_decided(
         (BROKERS, "7", 42),
         (LOGGERS, "0", 40),
         (BROKERS, "0", 0),
-        (METRICS, "m", 42),
+        (METRICS, "m", 0),
         (LOGGERS, "0", 0),
     ]
 
@@ -289,11 +319,11 @@ def test_new_partitions_are_for_the_coordinator_to_decide(bench: HandlerBench) -
 @pytest.mark.parametrize(
     ("version", "kinds", "found"),
     [
-        (0, [], []),
         (1, [TOPICS], [("a", 2), ("b", 2)]),
         (1, [BROKERS, TOPICS], [("0", 4), ("a", 2), ("b", 2)]),
-        (1, [GROUPS, METRICS], []),
-        (1, [], [("a", 2), ("b", 2), ("0", 4), ("0", 8)]),
+        (0, [], [("m", 16)]),
+        (1, [GROUPS, METRICS], [("g", 32), ("m", 16)]),
+        (1, [], [("a", 2), ("b", 2), ("0", 4), ("0", 8), ("m", 16), ("g", 32)]),
     ],
 )
 def test_resources_are_listed_by_type(
@@ -301,6 +331,12 @@ def test_resources_are_listed_by_type(
 ) -> None:
     bench.topic("b")
     bench.topic("a")
+    bench.replay(
+        ConfigChanged(ResourceKind.GROUP, "g", "consumer.session.timeout.ms", "50000"),
+        ConfigChanged(ResourceKind.GROUP, "gone", "consumer.session.timeout.ms", "50000"),
+        ConfigChanged(ResourceKind.GROUP, "gone", "consumer.session.timeout.ms", None),
+        ConfigChanged(ResourceKind.CLIENT_METRICS, "m", "interval.ms", "200"),
+    )
     request = k74_list_config_resources.ListConfigResourcesRequest(resource_types=kinds)
     answer = bench.ask(k74_list_config_resources.API, version, request)
     assert answer.error_code == 0

@@ -31,6 +31,8 @@ class ResourceKind(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -7,10 +7,12 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.config.AbstractKafkaConfig;
 import org.apache.kafka.server.config.ConfigSynonym;
 import org.apache.kafka.server.config.DynamicBrokerConfig;
 import org.apache.kafka.server.config.ServerTopicConfigSynonyms;
+import org.apache.kafka.server.metrics.ClientMetricsConfigs;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
 /**
@@ -25,6 +27,9 @@ public class KafkaSettings {
         Map<String, Object> told = new TreeMap<>();
         told.put("topic", rows(LogConfig.configDefCopy(), asked.get("topic")));
         told.put("broker", rows(AbstractKafkaConfig.CONFIG_DEF, asked.get("broker")));
+        told.put("group", rows(GroupConfig.CONFIG_DEF, asked.get("group")));
+        told.put("client-metrics", rows(ClientMetricsConfigs.configDef(), null));
+        told.put("group-synonyms", groupSynonyms());
         told.put("dynamic", DynamicBrokerConfig.dynamicConfigUpdateModes());
         told.put("synonyms", synonyms());
         System.out.println(JSON.writeValueAsString(told));
@@ -59,6 +64,13 @@ public class KafkaSettings {
         } catch (ConfigException refused) {
             return false;
         }
+    }
+
+    private static Map<String, String> groupSynonyms() {
+        Map<String, String> found = new TreeMap<>();
+        GroupConfig.ALL_GROUP_CONFIG_SYNONYMS.forEach(
+            (group, broker) -> broker.ifPresent(name -> found.put(group, name)));
+        return found;
     }
 
     private static Map<String, List<String>> synonyms() {

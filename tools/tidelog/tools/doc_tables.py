@@ -12,10 +12,15 @@ from tidelog.kernel.config import Setting, Table
 from tidelog.node import settings
 from tidelog.node.api import dispatch
 from tidelog.node.api.registry import Route
+from tidelog.node.resource_settings import CLIENT_METRICS, GROUP, GROUP_BOUNDS
 
 MADE = """\
 <!-- Made from the code by `python -m tidelog.tools.doc_tables`: change the rows, not this page. -->
 """
+
+_GROUP_SYNONYMS = {
+    name: (settings.Synonym(bounds.default),) for name, bounds in GROUP_BOUNDS.items()
+}
 
 SETTINGS_PAGE = """{made}
 # Settings
@@ -36,6 +41,15 @@ A topic's own value wins over the broker setting named beside it, which wins ove
 ## Broker settings
 
 {broker}
+
+## Settings of groups, and of subscriptions to clients' metrics
+
+Kafka's clients may describe and change them, with any name. What a group does not set itself, the
+broker setting named beside it says for all groups.
+
+{group}
+
+{metrics}
 """
 
 PROTOCOL_PAGE = """{made}
@@ -63,6 +77,8 @@ def settings_page() -> str:
         made=MADE,
         topic=_table(topic_head, _setting_rows(settings.TOPIC, settings.SYNONYMS)),
         broker=_table(broker_head, _setting_rows(settings.BROKER, {})),
+        group=_table(topic_head, _setting_rows(GROUP, _GROUP_SYNONYMS)),
+        metrics=_table(broker_head, _setting_rows(CLIENT_METRICS, {})),
     )
 
 

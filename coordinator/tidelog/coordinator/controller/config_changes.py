@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: settings of topics and brokers change as records.
+"""AlterConfigs and IncrementalAlterConfigs: settings change as records.
 
 A resource's changes are taken all or none; one resource's failure never touches its neighbours.
 """
@@ -10,6 +10,12 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from tidelog.coordinator.controller.other_configs import (
+    OTHER_TABLES,
+    check_group,
+    check_other,
+    check_resource,
+)
 from tidelog.coordinator.controller.topic_configs import (
     HINT_NAME_CHARS_MAX,
     check_one,
@@ -18,7 +24,7 @@ from tidelog.coordinator.controller.topic_configs import (
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.config import SettingError, Table, canonical
 from tidelog.kernel.ids import BrokerId
-from tidelog.kernel.limits import CONFIG_CHANGES_PER_DECISION_MAX
+from tidelog.kernel.limits import CONFIG_CHANGES_PER_DECISION_MAX, RESOURCES_WITH_SETTINGS_MAX
 from tidelog.kernel.topic_names import fault_of_name
 from tidelog.node.changing import DYNAMIC, PER_BROKER, is_list
 from tidelog.node.metadata.image import MetadataImage
@@ -96,6 +102,8 @@ class _Changes:
         self._image = image
         self._given = settings.layers(image).effective()
         self._hinting = True
+        self._made = 0
+        """Resources this request gives their first setting."""
 
     def decide(
         self, resources: Sequence[_ResourceT], wanted: _Wanted[_ResourceT]
@@ -125,6 +133,8 @@ class _Changes:
                 records = self._topic(resource, wanted)
             elif resource.resource_type == ResourceKind.BROKER:
                 records = self._broker(resource, wanted)
+            elif resource.resource_type in OTHER_TABLES:
+                records = self._other(ResourceKind(resource.resource_type), resource, wanted)
             else:
                 raise _bad(f"Unknown resource type {resource.resource_type}")
         except Rejected as refused:
@@ -168,6 +178,28 @@ class _Changes:
             if value is not None:
                 changed[key] = _check_broker_value(key, value)
         return _differences(ResourceKind.BROKER, name, now, changed)
+
+    def _other(
+        self, kind: ResourceKind, resource: _ResourceT, wanted: _Wanted[_ResourceT]
+    ) -> list[ConfigChanged]:
+        """A group, or a subscription to clients' metrics: it needs not be there otherwise."""
+        name = resource.resource_name
+        check_resource(kind, name)
+        resources = self._image.configs_of(kind)
+        now = resources.get(name, {})
+        changed = wanted(resource, OTHER_TABLES[kind], now)
+        changed = {key: check_other(kind, key, value) for key, value in changed.items()}
+        after = _after(now, changed)
+        if kind is ResourceKind.GROUP:
+            check_group(after, self._given)
+        if after and not now:
+            self._made += 1
+            if len(resources) + self._made > RESOURCES_WITH_SETTINGS_MAX:
+                raise _bad(
+                    f"{RESOURCES_WITH_SETTINGS_MAX} have settings of their own already; "
+                    "take some away first"
+                )
+        return _differences(kind, name, now, changed)
 
     def _check_broker(self, name: str) -> None:
         if not (name.isascii() and name.isdecimal() and str(int(name)) == name):

@@ -16,7 +16,9 @@ from tidelog.node.broker_settings import EVERY_BROKER
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.frame import encode_request, joined
 
-_FORWARDED: Final = frozenset({Resource.TOPIC, Resource.BROKER})
+_FORWARDED: Final = frozenset(
+    {Resource.TOPIC, Resource.BROKER, Resource.CLIENT_METRICS, Resource.GROUP}
+)
 
 
 class AnyResource(Protocol):
@@ -88,13 +90,7 @@ class Altering:
                 )
             return False
         if kind not in _FORWARDED:
-            known = kind in {Resource.CLIENT_METRICS, Resource.GROUP}
-            raise Rejected(
-                ErrorCode.INVALID_REQUEST,
-                f"There is nothing to set of {Resource(kind).name.lower()} resources here"
-                if known
-                else f"Unknown resource type {kind}",
-            )
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
         if kind == Resource.BROKER and name != EVERY_BROKER:
             check_own_broker(me, name)
         return True

@@ -1,19 +1,20 @@
 """DescribeConfigs (key 32), versions 1-4. v1 synonyms, v3 types and documentation.
 
-Not done: settings of groups, clients' metrics and log levels; there is nothing to set of them.
+Not done: log levels; there is nothing to set of them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from tidelog.kernel.config import Setting
+from tidelog.kernel.config import Setting, Table
 from tidelog.kernel.topic_names import fault_of_name
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
 from tidelog.node.api.resources import Resource, check_own_broker
 from tidelog.node.broker_settings import EVERY_BROKER
 from tidelog.node.changing import DYNAMIC
-from tidelog.node.origins import Explained, Source, TopicSettings
+from tidelog.node.origins import Explained, Origin, Source, TopicSettings
+from tidelog.node.resource_settings import CLIENT_METRICS, GROUP, GROUP_BOUNDS
 from tidelog.node.settings import BROKER, TOPIC
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k32_describe_configs import (
@@ -25,6 +26,7 @@ from tidelog.wire.messages.k32_describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from tidelog.wire.metadata_records import ResourceKind
 
 _KINDS: Final[Mapping[str, int]] = {
     "boolean": 1,
@@ -64,8 +66,8 @@ class _Description:
             Resource.TOPIC: self._topic,
             Resource.BROKER: self._one_broker,
             Resource.BROKER_LOGGER: self._loggers,
-            Resource.CLIENT_METRICS: self._nothing,
-            Resource.GROUP: self._nothing,
+            Resource.CLIENT_METRICS: self._client_metrics,
+            Resource.GROUP: self._group,
         }
 
     def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
@@ -130,11 +132,38 @@ class _Description:
         check_own_broker(self._broker.me, resource.resource_name)
         return []
 
-    def _nothing(self, resource: DescribeConfigsResource) -> _Rows:
-        if not resource.resource_name:
-            what = _NAMES[resource.resource_type]
-            raise Rejected(ErrorCode.INVALID_REQUEST, f"{what} name must not be empty")
-        return []
+    def _client_metrics(self, resource: DescribeConfigsResource) -> _Rows:
+        return self._others(resource, CLIENT_METRICS, Source.CLIENT_METRICS, lambda _: [])
+
+    def _group(self, resource: DescribeConfigsResource) -> _Rows:
+        """What a group does not set itself the broker says for all groups."""
+
+        def inherited(name: str) -> Sequence[Origin]:
+            bounds = GROUP_BOUNDS.get(name)
+            return [] if bounds is None else self._layers.explain(bounds.default).origins
+
+        return self._others(resource, GROUP, Source.GROUP, inherited)
+
+    def _others(
+        self,
+        resource: DescribeConfigsResource,
+        table: Table,
+        source: Source,
+        inherited: Callable[[str], Sequence[Origin]],
+    ) -> _Rows:
+        """Any name may be asked for: a group may have settings before it has members."""
+        kind, resource_name = ResourceKind(resource.resource_type), resource.resource_name
+        if not resource_name:
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"{_NAMES[kind]} name must not be empty")
+        own = self._broker.image.configs_of(kind).get(resource_name, {})
+        found = []
+        for name in _asked(table.rows, resource):
+            row = table.rows[name]
+            said = inherited(name) or [Origin(name, row.default, Source.DEFAULT)]
+            if name in own:
+                said = [Origin(name, own[name], source), *said]
+            found.append(self._row(row, Explained(said[0].value, said), read_only=False))
+        return found
 
     def _row(
         self, row: Setting, found: Explained, *, read_only: bool
@@ -170,4 +199,4 @@ def _synonyms(found: Explained, *, secret: bool) -> list[DescribeConfigsSynonym]
     ]
 
 
-ROUTE = Route(API, range(1, 5), describe_configs, "topics and brokers")
+ROUTE = Route(API, range(1, 5), describe_configs, "topics, brokers, groups and clients' metrics")

@@ -1,6 +1,6 @@
 """ListConfigResources (key 74), versions 0-1. v0 clients' metrics only, v1 any types.
 
-Not done: clients' metrics and groups, which have no settings here.
+Of groups and clients' metrics those are resources that have settings, as with Kafka.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,6 +17,7 @@ from tidelog.wire.messages.k74_list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from tidelog.wire.metadata_records import ResourceKind
 
 _FIRST_WITH_TYPES: Final = 1
 
@@ -25,16 +26,16 @@ def _brokers(image: MetadataImage) -> list[str]:
     return [str(broker) for broker in image.alive()]
 
 
-def _nobody(_: MetadataImage) -> list[str]:
-    return []
+def _with_settings(kind: ResourceKind) -> Callable[[MetadataImage], list[str]]:
+    return lambda image: sorted(image.configs_of(kind))
 
 
 _NAMES: Final[Mapping[int, Callable[[MetadataImage], list[str]]]] = {
     Resource.TOPIC: lambda image: sorted(image.names),
     Resource.BROKER: _brokers,
     Resource.BROKER_LOGGER: _brokers,
-    Resource.CLIENT_METRICS: _nobody,
-    Resource.GROUP: _nobody,
+    Resource.CLIENT_METRICS: _with_settings(ResourceKind.CLIENT_METRICS),
+    Resource.GROUP: _with_settings(ResourceKind.GROUP),
 }
 
 
@@ -55,4 +56,4 @@ def list_config_resources(
     )
 
 
-ROUTE = Route(API, range(2), list_config_resources, "topics, brokers and their loggers")
+ROUTE = Route(API, range(2), list_config_resources, "topics, brokers, groups, clients' metrics")

@@ -19,7 +19,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> Changes:
             for topic in new.topics.values()
             for partition in _changed_partitions(old.topics.get(topic.id), topic)
         ],
-        configs=[*_topic_configs(old, new), *_broker_configs(old, new)],
+        configs=[*_topic_configs(old, new), *_other_configs(old, new)],
         brokers=_changed_brokers(old, new),
     )
 
@@ -38,10 +38,12 @@ def _topic_configs(old: MetadataImage, new: MetadataImage) -> Iterator[tuple[Res
             yield ResourceKind.TOPIC, topic.name
 
 
-def _broker_configs(old: MetadataImage, new: MetadataImage) -> Iterator[tuple[ResourceKind, str]]:
-    for resource in sorted({*old.broker_configs, *new.broker_configs}):
-        if old.broker_configs.get(resource) != new.broker_configs.get(resource):
-            yield ResourceKind.BROKER, resource
+def _other_configs(old: MetadataImage, new: MetadataImage) -> Iterator[tuple[ResourceKind, str]]:
+    for kind in (ResourceKind.BROKER, *new.other_configs):
+        before, now = old.configs_of(kind), new.configs_of(kind)
+        for resource in sorted({*before, *now}):
+            if before.get(resource) != now.get(resource):
+                yield kind, resource
 
 
 def _changed_brokers(old: MetadataImage, new: MetadataImage) -> list[BrokerId]:

@@ -103,6 +103,10 @@ class MetadataImage:
     topics: dict[Uuid, TopicView] = field(default_factory=dict)
     names: dict[str, TopicView] = field(default_factory=dict)
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    other_configs: dict[ResourceKind, dict[str, dict[str, str]]] = field(
+        default_factory=lambda: {ResourceKind.CLIENT_METRICS: {}, ResourceKind.GROUP: {}}
+    )
+    """Settings of what is no topic and no broker, by kind and name."""
     features: dict[str, int] = field(default_factory=dict)
     partitions_count: int = 0
     brokers_version: Offset = field(default=NO_OFFSET, compare=False)
@@ -234,15 +238,17 @@ class MetadataImage:
         if record.kind is ResourceKind.TOPIC:
             topic = self.names[record.resource]
             topic.version = self.offset
-            values = topic.configs
-        else:
-            values = self.broker_configs.setdefault(record.resource, {})
-        if record.value is None:
-            values.pop(record.name, None)
-        else:
-            values[record.name] = record.value
-        if record.kind is ResourceKind.BROKER and not values:
-            del self.broker_configs[record.resource]
+            _set(topic.configs, record)
+            return
+        resources = self.configs_of(record.kind)
+        values = resources.setdefault(record.resource, {})
+        _set(values, record)
+        if not values:
+            del resources[record.resource]
+
+    def configs_of(self, kind: ResourceKind) -> dict[str, dict[str, str]]:
+        """The settings of each resource of that kind that has any, but for topics."""
+        return self.broker_configs if kind is ResourceKind.BROKER else self.other_configs[kind]
 
     def _broker(
         self, record: BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerStopping
@@ -298,6 +304,13 @@ class MetadataImage:
                 assert_never(record)
 
 
+def _set(values: dict[str, str], record: ConfigChanged) -> None:
+    if record.value is None:
+        values.pop(record.name, None)
+    else:
+        values[record.name] = record.value
+
+
 def snapshot(image: MetadataImage) -> Iterator[MetadataRecord]:
     """The records that `load` makes the same image of, on this image's offset."""
     count = 0
@@ -322,9 +335,10 @@ def _snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
             fenced=broker.fenced,
             stopping=broker.stopping,
         )
-    for resource, values in image.broker_configs.items():
-        for name, value in values.items():
-            yield ConfigChanged(ResourceKind.BROKER, resource, name, value)
+    for kind in (ResourceKind.BROKER, *image.other_configs):
+        for resource, values in image.configs_of(kind).items():
+            for name, value in values.items():
+                yield ConfigChanged(kind, resource, name, value)
     for topic in image.topics.values():
         yield from _topic_records(topic)
 

@@ -127,7 +127,7 @@ class Hosting:
         """Topics whose settings are others now: where a broker's changed, any topic's may be."""
         if any(kind is ResourceKind.BROKER for kind, _ in changes.configs):
             return {replica.topic for replica in self._replicas}
-        return [name for _, name in changes.configs]
+        return [name for kind, name in changes.configs if kind is ResourceKind.TOPIC]
 
     def _settle(self, now: Instant, topic: TopicView, partition: Partition) -> None:
         view = topic.partitions[partition]
