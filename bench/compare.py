@@ -48,6 +48,9 @@ from workloads import (
 
 _BATCH_BYTES: Final = {"large": 1_000_000, "small": 16_384}
 _IN_FLIGHT: Final = 5
+_PACED: Final = {"latency", "latency_all"}
+_PACED_TOPIC: Final = "paced"
+_READ_TOPIC: Final = "read"
 _IDLE_S: Final = 2.0
 
 
@@ -159,24 +162,22 @@ class Bench:
             "other_share": other,
         }
 
-    def warm_up(self) -> None:
+    def warm_up(self, questions: set[str]) -> None:
         """By every client that will measure; Kafka's own code is compiled while it runs."""
-        asked = self.asked
+        warm = self.asked.warm
         for cluster in self._clusters:
-            produce_run(cluster, self._load(asked.warm))
-            fill(
-                cluster.bootstrap,
-                "consume",
-                size=asked.size,
-                records=asked.records,
-                replication=self.replication,
-            )
-            for _ in range(2):
-                consume_run(cluster, "consume", size=asked.size, records=asked.records)
+            if "produce" in questions:
+                produce_run(cluster, self._load(warm))
+            if "consume" in questions:
+                self._fill(cluster)
+                for _ in range(2):
+                    self._consume(cluster)
             for question in _BATCH_BYTES:
-                self._pump(cluster, question, asked.warm / 3)
-            make_topic(cluster.bootstrap, "latency", 1, replication=self.replication)
-            latency_run(cluster, "latency", self._pace("1", asked.warm / 3))
+                if question in questions:
+                    self._pump(cluster, question, warm / 3)
+            if questions & _PACED:
+                make_topic(cluster.bootstrap, _PACED_TOPIC, 1, replication=self.replication)
+                latency_run(cluster, _PACED_TOPIC, self._pace("1", warm / 3))
 
     def produce(self) -> None:
         load = self._load(self.asked.seconds)
@@ -186,15 +187,11 @@ class Bench:
         self.in_turn(question, lambda cluster: self._pump(cluster, question, self.asked.seconds))
 
     def consume(self) -> None:
-        asked = self.asked
-        self.in_turn(
-            "consume",
-            lambda cluster: consume_run(cluster, "consume", size=asked.size, records=asked.records),
-        )
+        self.in_turn("consume", self._consume)
 
     def latency(self, question: str, acks: str) -> None:
         pace = self._pace(acks, self.asked.seconds)
-        self.in_turn(question, lambda cluster: latency_run(cluster, "latency", pace))
+        self.in_turn(question, lambda cluster: latency_run(cluster, _PACED_TOPIC, pace))
 
     def memory(self) -> None:
         def one(cluster: Cluster) -> Figures:
@@ -210,6 +207,19 @@ class Bench:
             seconds=seconds,
             bytes_max=self.bytes_max,
         )
+
+    def _fill(self, cluster: Cluster) -> None:
+        fill(
+            cluster.bootstrap,
+            _READ_TOPIC,
+            size=self.asked.size,
+            records=self.asked.records,
+            replication=self.replication,
+        )
+
+    def _consume(self, cluster: Cluster) -> Figures:
+        asked = self.asked
+        return consume_run(cluster, _READ_TOPIC, size=asked.size, records=asked.records)
 
     def _pace(self, acks: str, seconds: float) -> Pace:
         return Pace(size=self.asked.size, acks=acks, seconds=seconds)
@@ -241,7 +251,7 @@ def _idle(cluster: Cluster) -> Figures:
 
 def ask(bench: Bench) -> None:
     """Every question asked for."""
-    questions = bench.asked.only or list(QUESTIONS)
+    questions = set(bench.asked.only or QUESTIONS)
     if "startup" in questions:
         bench.startup()
     under_load: dict[str, Callable[[], None]] = {
@@ -256,7 +266,7 @@ def ask(bench: Bench) -> None:
     todo = [measure for question, measure in under_load.items() if question in questions]
     if todo:
         with bench.both():
-            bench.warm_up()
+            bench.warm_up(questions)
             for measure in todo:
                 measure()
 

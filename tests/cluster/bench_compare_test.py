@@ -35,6 +35,7 @@ def test_every_client_program_runs_against_a_cluster_of_two_brokers() -> None:
     assert [name for name, run in found.items() if not run.keys() >= METERED] == []
     assert found["produce"]["records"] >= 1_000
     assert found["consume"]["records"] == 2_000
+    assert found["consume"]["first_record_s"] > 0
     assert found["small"]["requests"] >= 3
     assert found["latency"]["records"] == 40
     for run in found.values():
