@@ -149,6 +149,8 @@ class HandlerBench:
     def __init__(self, directory: Path, **settings: str) -> None:
         self.now = Instant(1)
         self.alarms: list[Instant] = []
+        self.someone_left = False
+        """Whether the broker knows of a death that the image does not tell yet."""
         self.failures: list[tuple[TopicPartition, str]] = []
         self.link = FakeLink()
         self.storage = FakeStorage()
@@ -193,6 +195,7 @@ class HandlerBench:
             producer_ids=ProducerIds(self.link.allocate_producer_ids),
             storage=self.storage,
             on_storage_failure=lambda key, error: self.failures.append((key, str(error))),
+            someone_left=lambda: self.someone_left,
             wall_offset_ns=START_MS * 1_000_000,
         )
         self.dispatcher = Dispatcher(self.broker, routes())
@@ -207,6 +210,7 @@ class HandlerBench:
         self.hosting.follow(self.now, changes)
         self.hosting.configured(self.now, self.image, changes)
         self.replication.image_changed(self.now, self.image)
+        self.broker.brokers_changed(self.now, changes.brokers)
 
     def topic(self, name: str, partitions: int = 1, **configs: str) -> Uuid:
         """Make a topic led here."""

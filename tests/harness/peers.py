@@ -36,7 +36,9 @@ _TOPICS_FROM = 1_000
 class Peer:
     """One broker beside the bench's, registered and alive. Speaks of one partition at a time."""
 
-    def __init__(self, bench: HandlerBench, broker: int, rack: str | None = None) -> None:
+    def __init__(
+        self, bench: HandlerBench, broker: int, rack: str | None = None, *, unfenced: bool = True
+    ) -> None:
         self.id = BrokerId(broker)
         self._bench = bench
         self._incarnation = Incarnation(100 + broker)
@@ -54,7 +56,12 @@ class Peer:
             stopped=StopKind.FIRST_START,
             fenced=True,
         )
-        bench.replay(registered, BrokerUnfenced(self.id, self._epoch))
+        bench.replay(registered)
+        if unfenced:
+            self.unfence()
+
+    def unfence(self) -> None:
+        self._bench.replay(BrokerUnfenced(self.id, self._epoch))
 
     def fence(self) -> None:
         self._bench.replay(BrokerFenced(self.id, self._epoch))

@@ -1,19 +1,20 @@
 """What handlers work on: the broker's own state, its view of the cluster, and its links."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from tidelog.kernel.ids import BrokerId, ProducerId, TopicPartition
 from tidelog.kernel.instant import Instant, WallMs
 from tidelog.node.api.fetch_sessions import FetchSessions
+from tidelog.node.api.listed_brokers import ListedBrokers
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.api.topic_blocks import TopicBlocks
 from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.replication import Replication
-from tidelog.node.replica.waiting import Waiting
+from tidelog.node.replica.waiting import BROKERS, Waiting
 from tidelog.wire.errors import ErrorCode
 
 
@@ -92,6 +93,14 @@ class Broker:
     """What the wall clock is ahead of the monotonic one; the shell keeps it current."""
     counters: Counters = field(default_factory=Counters)
     topic_blocks: TopicBlocks = field(default_factory=TopicBlocks)
+    listed: ListedBrokers = field(default_factory=ListedBrokers)
+    someone_left: Callable[[], bool] = lambda: False
+    """Whether a broker is known to be gone that the image still counts on."""
+
+    def brokers_changed(self, now: Instant, changed: Iterable[BrokerId]) -> None:
+        """The image says something new of these brokers."""
+        self.listed.follow(now, self.image, changed)
+        self.waiting.advanced(now, BROKERS, 0)
 
     def wall_ms(self, now: Instant) -> WallMs:
         return WallMs((now + self.wall_offset_ns) // 1_000_000)

@@ -2,6 +2,8 @@
 
 A topic that is missing and may be created is created before the answer, which waits for it: the
 client need not come again. There is no authorizer: where operations are asked, all are allowed.
+
+After a broker's death an answer waits until it is decided who leads what that broker led.
 """
 
 from collections.abc import Sequence
@@ -12,9 +14,11 @@ from tidelog.kernel.ids import NO_LEADER, ZERO_UUID, Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.topic_names import INTERNAL_TOPICS, fault_of_name
 from tidelog.node.api import operations
+from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
 from tidelog.node.metadata.image import MetadataImage, TopicView
+from tidelog.node.replica.waiting import BROKERS, Waiter
 from tidelog.wire.compile import writer
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.frame import decode_response, encode_request, joined
@@ -33,6 +37,8 @@ from tidelog.wire.metadata_records import PartitionView
 _ALL_IS_NULL_VERSION: Final = 1
 _IDS_VERSION: Final = 10
 _ASK_BY_ID_VERSION: Final = 12
+_NEWS_WAIT_MS: Final = 500
+"""What the coordinator has for deciding who leads after a death."""
 _CREATE_WAIT_MS: Final = 2_000
 _CREATE_VERSION: Final = 7
 _CREATED_NAMES_MAX: Final = 100
@@ -43,6 +49,27 @@ _Found = TopicView | MetadataResponseTopic
 
 
 def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
+    if not call.broker.someone_left():
+        return _told(call, request)
+
+    def wake(_now: Instant) -> None:
+        if not call.abandoned:
+            answer = _told(call, request)
+            if answer is not None:
+                call.answer(answer)
+
+    # Who asks now has most likely lost its leader: an answer of before would send it back there.
+    deadline = Instant(call.now + ms(_NEWS_WAIT_MS))
+    ready = partial(_is_news, call.broker)
+    call.park(Waiter((BROKERS,), deadline, wake, missing=0, ready=ready))
+    return None
+
+
+def _is_news(broker: Broker) -> bool:
+    return not broker.someone_left()
+
+
+def _told(call: Call, request: MetadataRequest) -> MetadataResponse | None:
     asked = request.topics
     if asked is None or (call.version < _ALL_IS_NULL_VERSION and not asked):
         return _answer(call, request, list(call.broker.image.names.values()))
@@ -204,8 +231,7 @@ def _answer(call: Call, request: MetadataRequest, found: Sequence[_Found]) -> Me
             MetadataResponseBroker(
                 node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack
             )
-            for broker in sorted(image.brokers.values(), key=lambda view: view.id)
-            if not broker.fenced
+            for broker in call.broker.listed.at(call.now, image)
         ],
         cluster_id=image.cluster_id,
         # Any live broker will do: what it does not own it forwards.

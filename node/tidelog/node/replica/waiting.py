@@ -6,9 +6,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from tidelog.kernel.ids import TopicPartition
+from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.kernel.instant import Instant
 
+BROKERS: Final[TopicPartition] = ("", Partition(-1))
+"""No partition: under it stands who waits for the metadata to tell of brokers that left."""
 _STALE_MAX: Final = 1024
 """Woken waiters may stay in the heap of deadlines, but not more than these and twice the rest."""
 

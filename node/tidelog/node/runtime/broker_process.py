@@ -44,6 +44,7 @@ from tidelog.node.runtime.descriptors import share_of_this_process
 from tidelog.node.runtime.disk import DirectoryLock, open_disk
 from tidelog.node.runtime.flusher import Flusher
 from tidelog.node.runtime.log_volume import LogVolume
+from tidelog.node.runtime.neighbours import Neighbours
 from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
 from tidelog.node.runtime.replicator import Replicator, ReplicatorParts
 from tidelog.wire.errors import ErrorCode
@@ -93,6 +94,7 @@ class BrokerProcess:
         self._settings = BrokerSettings(launch.broker_id, {**launch.settings, **_placed(launch)})
         settings = self._settings.values
         self._share = share_of_this_process(settings["max.connections"])
+        self._neighbours = Neighbours(self._board, launch.broker_id)
         self._standing = Standing(self._board.fences, launch.broker_id, self._on_lost)
         self._alarm = Alarm(loop, self._on_alarm)
         self._waiting = Waiting(self._alarm.set)
@@ -126,6 +128,7 @@ class BrokerProcess:
             producer_ids=ProducerIds(self._link.allocate_producer_ids),
             storage=LogVolume(self._log_path, self._flusher),
             on_storage_failure=self._on_storage_failure,
+            someone_left=self._neighbours.someone_left,
         )
         self._make_cleaner(settings)
         self._listener = self._make_listener(settings)
@@ -233,6 +236,8 @@ class BrokerProcess:
             self._on_disk_failed(error)
         self._hosting.configured(now, image, changes)
         self._replicator.image_changed(image)
+        self._neighbours.follow(image, changes.brokers)
+        self._broker.brokers_changed(now, changes.brokers)
         self._led = self._replicas.leading()
         self._publish(now)
 
@@ -445,6 +450,7 @@ class BrokerProcess:
 
     def _on_closed(self) -> None:
         self._link.close()
+        self._neighbours.close()
         self._alarm.cancel()
         self._loop.stop()
 
