@@ -1,14 +1,16 @@
 """The pages made from rows are what the rows say now."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from harness.tidy_checks import ROOT
 from tidelog.kernel.config import Table
 from tidelog.node import settings
 from tidelog.node.api import dispatch
-from tidelog.tools import doc_tables
+from tidelog.tools import cli, doc_tables
 
 
 def test_the_generated_pages_are_current() -> None:
@@ -30,6 +32,35 @@ def test_a_page_that_was_changed_by_hand_is_stale(tmp_path: Path) -> None:
 def test_every_setting_is_on_its_page(table: Table) -> None:
     page = doc_tables.settings_page()
     assert [name for name in table.rows if f"| `{name}` |" not in page] == []
+
+
+def test_every_command_and_option_is_on_its_page() -> None:
+    page = doc_tables.pages()["commands.md"]
+    sections = page.split("\n## tidelog ")[1:]
+    names = {section.partition("\n")[0] for section in sections}
+    assert {"up", "topic create", "config lint", "log verify", "wait ready"} <= names
+    options = {flag for _, command in _leaves(cli.cli, ()) for flag in _flags(command)}
+    assert [flag for flag in sorted(options) if f"`{flag}" not in page] == []
+    assert names == {" ".join(path) for path, _ in _leaves(cli.cli, ())}
+
+
+def _leaves(
+    command: click.Command, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    ctx = click.Context(command)
+    for name in command.list_commands(ctx):
+        child = command.get_command(ctx, name)
+        assert child is not None
+        yield from _leaves(child, (*path, name))
+
+
+def _flags(command: click.Command) -> Iterator[str]:
+    for one in command.params:
+        if isinstance(one, click.Option):
+            yield from one.opts
 
 
 def test_every_request_that_is_answered_is_on_its_page() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 
+from tidelog.node.settings import BROKER, TOPIC
 from tidelog.tools import cli
 from tidelog.tools.completing import (
     PATIENCE_S_MIN,
@@ -95,6 +96,31 @@ def test_help_begins_with_two_or_three_examples_that_parse(path: Path) -> None:
     ctx = click.Context(command, info_name=id_of(path), **cli.cli.context_settings)
     shown = command.get_help(ctx)
     assert shown.startswith("Examples:\n")
+
+
+SETTING = re.compile(r"\b([a-z]+(?:\.[a-z]+)+)[+-]?=(\S+)")
+TAKEN_BACK = re.compile(r"--unset (\S+)|config unset \S+ \S+ (\S+)")
+
+
+EXAMPLES = [one for command in ALL.values() for one in getattr(command, "examples", ())]
+
+
+def test_settings_in_examples_are_settings() -> None:
+    given = [
+        (TOPIC if " topic " in example else BROKER, *found)
+        for example in EXAMPLES
+        for found in SETTING.findall(example)
+    ]
+    assert len(given) > 5
+    for table, name, value in given:
+        table.check(name, value)
+
+
+def test_settings_that_examples_take_back_are_settings() -> None:
+    names = [
+        name for example in EXAMPLES for found in TAKEN_BACK.findall(example) for name in found
+    ]
+    assert [name for name in names if name and name not in TOPIC and name not in BROKER] == []
 
 
 def _commands_in(example: str) -> list[list[str]]:

@@ -13,6 +13,7 @@ from tidelog.node import settings
 from tidelog.node.api import dispatch
 from tidelog.node.api.registry import Route
 from tidelog.node.resource_settings import CLIENT_METRICS, GROUP, GROUP_BOUNDS
+from tidelog.tools.doc_commands import commands_page
 
 MADE = """\
 <!-- Made from the code by `python -m tidelog.tools.doc_tables`: change the rows, not this page. -->
@@ -93,7 +94,11 @@ def protocol_page() -> str:
 
 def pages() -> dict[str, str]:
     """Every generated page by its file name."""
-    return {"settings.md": settings_page(), "protocol.md": protocol_page()}
+    return {
+        "settings.md": settings_page(),
+        "protocol.md": protocol_page(),
+        "commands.md": commands_page(MADE),
+    }
 
 
 def stale(folder: Path) -> list[str]:

@@ -184,6 +184,15 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None] | None
         yield functools.partial(progress.advance, task)
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number of things.
+
+    >>> counted(1, "batch", "batches"), counted(0, "batch", "batches"), counted(2, "record")
+    ('1 batch', '0 batches', '2 records')
+    """
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
 def size(byte_count: int) -> str:
     """Bytes for people.
 

@@ -81,7 +81,7 @@ class _Terminal:
     examples=(
         "tidelog up",
         "tidelog up --brokers 3 --detach --set num.partitions=6",
-        "tidelog up --ephemeral --base-port 0 --set broker.1:flush.policy=commit",
+        "tidelog up --ephemeral --base-port 0 --set broker.1:max.connections=100",
     ),
 )
 @click.option(

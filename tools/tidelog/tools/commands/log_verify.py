@@ -20,6 +20,7 @@ from tidelog.tools.output import (
     Command,
     Target,
     cluster_options,
+    counted,
     emit_json,
     fail,
     json_option,
@@ -116,7 +117,8 @@ def _print(looked: Looked, violations: Sequence[Finding], remarks: Sequence[Find
             at = "" if one.position is None else f", byte {one.position}"
             click.echo(f"{word}  {one.file}{at}: {one.reason}")
     click.echo(
-        f"checked {looked.partitions} partitions, {looked.segments} segments, "
-        f"{looked.batches} batches, {size(looked.bytes)}: "
+        f"checked {counted(looked.partitions, 'partition')}, "
+        f"{counted(looked.segments, 'segment')}, "
+        f"{counted(looked.batches, 'batch', 'batches')}, {size(looked.bytes)}: "
         + ("clean" if not violations else f"{len(violations)} wrong")
     )

@@ -27,6 +27,7 @@ from tidelog.tools.output import (
     Command,
     Target,
     bootstrap_options,
+    counted,
     emit_json,
     fail,
     json_option,
@@ -210,7 +211,7 @@ def _until_then(job: _Job, written: _Written) -> str:
     if job.settings.transactional_id is not None:
         return "nothing is written: the transaction is aborted"
     count = written.records
-    return f"{_records(count)} before it {'is' if count == 1 else 'are'} written"
+    return f"{counted(count, 'record')} before it {'is' if count == 1 else 'are'} written"
 
 
 def _abort(producer: Producer, job: _Job) -> None:
@@ -239,22 +240,18 @@ def _report(topic: str, written: _Written, *, as_json: bool) -> None:
         f"partition {number}{_offsets(span)}" for number, span in sorted(written.ranges.items())
     ]
     where = f": {', '.join(places)}" if places else ""
-    click.echo(f"wrote {_records(written.records)} to {topic}{where}")
+    click.echo(f"wrote {counted(written.records, 'record')} to {topic}{where}")
 
 
 def _fail(failure: Failed, written: _Written) -> NoReturn:
     name = f"{failure.partition[0]}-{failure.partition[1]}"
     why = "" if failure.code is None else failure.code.name
     said = ": ".join(part for part in (why, failure.detail.rstrip(".")) if part)
-    total = _records(written.records + written.unwritten)
+    total = counted(written.records + written.unwritten, "record")
     fail(
         f"not written: {written.unwritten} of {total}; {name}: {said}",
         UNREACHABLE if failure.code is None else FAILED,
     )
-
-
-def _records(count: int) -> str:
-    return "1 record" if count == 1 else f"{count} records"
 
 
 def _offsets(span: tuple[int, int] | None) -> str:

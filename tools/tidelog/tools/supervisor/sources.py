@@ -9,7 +9,7 @@ brokers = 3
 [broker]
 num.partitions = 6
 [broker.1]
-flush.policy = "commit"
+max.connections = 100
 [profile.ci]
 cluster.brokers = 1
 broker.num.partitions = 1
