@@ -133,6 +133,7 @@ class _Description:
         return []
 
     def _client_metrics(self, resource: DescribeConfigsResource) -> _Rows:
+        """Kafka explains a subscription's defaults by nothing."""
         return self._others(resource, CLIENT_METRICS, Source.CLIENT_METRICS, lambda _: [])
 
     def _group(self, resource: DescribeConfigsResource) -> _Rows:
@@ -140,7 +141,9 @@ class _Description:
 
         def inherited(name: str) -> Sequence[Origin]:
             bounds = GROUP_BOUNDS.get(name)
-            return [] if bounds is None else self._layers.explain(bounds.default).origins
+            if bounds is None:
+                return [Origin(name, GROUP.rows[name].default, Source.DEFAULT)]
+            return self._layers.explain(bounds.default).origins
 
         return self._others(resource, GROUP, Source.GROUP, inherited)
 
@@ -159,10 +162,11 @@ class _Description:
         found = []
         for name in _asked(table.rows, resource):
             row = table.rows[name]
-            said = inherited(name) or [Origin(name, row.default, Source.DEFAULT)]
+            said = inherited(name)
             if name in own:
                 said = [Origin(name, own[name], source), *said]
-            found.append(self._row(row, Explained(said[0].value, said), read_only=False))
+            value = said[0].value if said else row.default
+            found.append(self._row(row, Explained(value, said), read_only=False))
         return found
 
     def _row(
