@@ -48,7 +48,6 @@ from workloads import (
 
 _BATCH_BYTES: Final = {"large": 1_000_000, "small": 16_384}
 _IN_FLIGHT: Final = 5
-_PACED: Final = {"latency", "latency_all"}
 _PACED_TOPIC: Final = "paced"
 _READ_TOPIC: Final = "read"
 _IDLE_S: Final = 2.0
@@ -164,20 +163,39 @@ class Bench:
 
     def warm_up(self, questions: set[str]) -> None:
         """By every client that will measure; Kafka's own code is compiled while it runs."""
-        warm = self.asked.warm
         for cluster in self._clusters:
-            if "produce" in questions:
-                produce_run(cluster, self._load(warm))
-            if "consume" in questions:
-                self._fill(cluster)
-                for _ in range(2):
-                    self._consume(cluster)
-            for question in _BATCH_BYTES:
+            for question, warm in self._warming.items():
                 if question in questions:
-                    self._pump(cluster, question, warm / 3)
-            if questions & _PACED:
-                make_topic(cluster.bootstrap, _PACED_TOPIC, 1, replication=self.replication)
-                latency_run(cluster, _PACED_TOPIC, self._pace("1", warm / 3))
+                    warm(cluster)
+
+    @property
+    def _warming(self) -> dict[str, Callable[[Cluster], object]]:
+        """How each question's client warms a cluster up; what a question reads is written here."""
+        seconds = self.asked.warm
+        return {
+            "produce": lambda cluster: produce_run(cluster, self._load(seconds)),
+            "large": lambda cluster: self._pump(cluster, "large", seconds / 3),
+            "small": lambda cluster: self._pump(cluster, "small", seconds / 3),
+            "consume": self._warm_consume,
+            "latency": lambda cluster: self._warm_latency(cluster, "1"),
+            "latency_all": lambda cluster: self._warm_latency(cluster, "all"),
+        }
+
+    def _warm_consume(self, cluster: Cluster) -> None:
+        fill(
+            cluster.bootstrap,
+            _READ_TOPIC,
+            size=self.asked.size,
+            records=self.asked.records,
+            replication=self.replication,
+        )
+        for _ in range(2):
+            self._consume(cluster)
+
+    def _warm_latency(self, cluster: Cluster, acks: str) -> None:
+        topic = f"{_PACED_TOPIC}-{acks}"
+        make_topic(cluster.bootstrap, topic, 1, replication=self.replication)
+        latency_run(cluster, topic, self._pace(acks, self.asked.warm / 3))
 
     def produce(self) -> None:
         load = self._load(self.asked.seconds)
@@ -191,7 +209,8 @@ class Bench:
 
     def latency(self, question: str, acks: str) -> None:
         pace = self._pace(acks, self.asked.seconds)
-        self.in_turn(question, lambda cluster: latency_run(cluster, _PACED_TOPIC, pace))
+        topic = f"{_PACED_TOPIC}-{acks}"
+        self.in_turn(question, lambda cluster: latency_run(cluster, topic, pace))
 
     def memory(self) -> None:
         def one(cluster: Cluster) -> Figures:
@@ -206,15 +225,6 @@ class Bench:
             replication=self.replication,
             seconds=seconds,
             bytes_max=self.bytes_max,
-        )
-
-    def _fill(self, cluster: Cluster) -> None:
-        fill(
-            cluster.bootstrap,
-            _READ_TOPIC,
-            size=self.asked.size,
-            records=self.asked.records,
-            replication=self.replication,
         )
 
     def _consume(self, cluster: Cluster) -> Figures:
