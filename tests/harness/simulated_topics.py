@@ -8,6 +8,7 @@ from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.instant import Instant, ms
 from tidelog.wire.frame import decode_response, encode_request, joined
 from tidelog.wire.messages import k19_create_topics as creation
+from tidelog.wire.messages import k20_delete_topics as deletion
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
 
 
@@ -49,6 +50,11 @@ class TopicRequests(ABC):
         _, answer = decode_response(creation.API, 7, memoryview(frame))
         assert [row.error_code for row in answer.topics] == [0], answer
         self.until(lambda: all(name in life.link.image.names for life in self.lives.values()))
+
+    def delete(self, name: str) -> None:
+        state = deletion.DeleteTopicState(name=name)
+        request = deletion.DeleteTopicsRequest(topics=[state])
+        self._forward(joined(encode_request(deletion.API, 6, 1, None, request)))
 
     def configure(self, topic: str, name: str, value: str) -> None:
         entry = altering.AlterableConfig(name=name, config_operation=0, value=value)

@@ -25,7 +25,7 @@ class Piece(NamedTuple):
 def pieces_of(log: Log, start: int, end: int) -> list[Piece]:
     """The batches of a log between two of their bounds."""
     pieces: list[Piece] = []
-    at = start
+    at = max(start, log.start)
     while at < end and (found := log.read(at, 1 << 30, end, min_one=True)) is not None:
         for header, _ in iterate_batches(found.file.read(found.position, found.size)):
             at = header.next_offset

@@ -236,3 +236,26 @@ def test_isr_shrink_spares_who_is_slow_and_keeps_up(delay_ms: float) -> None:
     _every_10_ms(scene, 6_000, timeout_ms=30_000)
     assert scene.isr() == {A, B, C}
     assert not any(kind == "isr_proposed" for _, kind, _, _ in scene.cluster.notes)
+
+
+@pytest.mark.parametrize("how", ["ack", "record"])
+def test_a_broker_that_learns_in_mid_answer_that_it_was_given_up(how: str) -> None:
+    """An answer sees the fence word first: what follows in that turn finds no leader."""
+    scene = Scene(A, B, C, lag_ms=1_000)
+    cluster = scene.cluster
+    scene.wrote(A, 5)
+    scene.settle()
+    epoch = cluster.image.brokers[A].epoch
+
+    def fence(_write: Write) -> None:
+        cluster.fences.fence(A, epoch)
+
+    scene.apart(A, C)
+    writes = [scene.clients.write(A, on_over=fence) for _ in range(2)]
+    if how == "ack":
+        scene.settle()
+        scene.together(A, C)
+    cluster.until(lambda: all(one.is_over for one in writes))
+    assert writes[0].is_acked
+    assert not writes[1].is_acked
+    cluster.run(2_000)

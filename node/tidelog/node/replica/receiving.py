@@ -380,7 +380,7 @@ class Receiving:
         self, now: Instant, stream: Incoming, replica: Replica, message: Attached
     ) -> None:
         follower, log = _follower(replica), replica.log
-        if message.start > log.end:
+        if message.log_start > log.end:
             self._note("started_anew", replica, {"from": log.end, "to": message.start})
             follower.start_anew(log, message.start)
             replica.above.clear()

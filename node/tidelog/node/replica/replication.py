@@ -141,11 +141,11 @@ class Replication:
     ) -> None:
         """A new record of a partition that is led here, in the same epoch."""
         self._watch(replica, _leader(replica))
+        self._look_for_joining(now, replica)
         if advance is not None:
             self._advanced(now, replica, advance)
         else:
             self._waiting.advanced(now, replica.key, 0)  # enough may be in sync again, or too few
-        self._look_for_joining(now, replica)
 
     def follows(self, now: Instant, replica: Replica) -> None:
         """This replica follows another broker, under its follower's epoch."""
@@ -190,9 +190,11 @@ class Replication:
         self._sending.begins_later(now, replica)
 
     def _advanced(self, now: Instant, replica: Replica, advance: AdvanceHighWatermark) -> None:
+        """Last in its turn: who is answered may find out that this broker was given up, and then
+        nothing is led here any more."""
         size = replica.passed(advance.to)
-        self._waiting.advanced(now, replica.key, size)
         self._sending.advanced(now, replica)
+        self._waiting.advanced(now, replica.key, size)
 
     def _on_vouched(self, now: Instant, feed: Feed, end: Offset, log_start: Offset) -> None:
         replica, peer = feed.replica, feed.outgoing.peer
@@ -200,12 +202,12 @@ class Replication:
         member = leader.member(peer)
         begins_later = member is not None and log_start > member.log_start
         advance = leader.vouched(now, peer, end, log_start)
-        if begins_later:
-            self._waiting.advanced(now, replica.key, 0)
         if peer not in leader.in_sync and leader.may_join(peer):
             self._look_for_joining(now, replica)
         if advance is not None:
             self._advanced(now, replica, advance)
+        elif begins_later:
+            self._waiting.advanced(now, replica.key, 0)
 
     def received(self, now: Instant, parts: Sequence[Payload]) -> None:
         """One message of another broker; what is meant for an earlier life is dropped."""
@@ -375,6 +377,7 @@ class Replication:
                 or leader.partition_epoch != change.partition_epoch
             ):
                 continue
+            self._watch(replica, leader)
             if isinstance(outcomes, ErrorCode):
                 leader.unanswered()
                 self._candidates[replica] = None
@@ -384,7 +387,6 @@ class Replication:
                 advance = leader.refused()
                 if advance is not None:
                     self._advanced(now, replica, advance)
-            self._watch(replica, leader)
 
     def _replica(self, topic: Uuid, partition: int) -> Replica | None:
         view = self._image.topics.get(topic)

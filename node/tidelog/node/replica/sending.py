@@ -18,7 +18,7 @@ from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.outbox import Address, Outbox
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.rings import Rings
-from tidelog.wire.errors import ErrorCode, WireError
+from tidelog.wire.errors import ErrorCode, Rejected, WireError
 from tidelog.wire.records import HEADER_BYTES, iterate_batches
 from tidelog.wire.replication import (
     Ack,
@@ -308,7 +308,7 @@ class Sending:
     def _agree(self, now: Instant, stream: Outgoing, asked: Attach, replica: Replica) -> None:
         log = replica.log
         if asked.end < log.start:
-            self._attached(now, stream, asked, replica, Offset(log.start))
+            self._attached(now, stream, asked, replica, first_batch(log))
             return
         epoch, end = epoch_end(log, asked.last_epoch)
         if epoch == asked.last_epoch and asked.end <= end:
@@ -454,20 +454,28 @@ class Sending:
             del stream.behind[feed]
             try:
                 done = self._read_on(now, feed)
+            except Rejected as refused:
+                self._give_up(feed, refused.code)
+                continue
             except (OSError, CorruptError, WireError) as failure:
                 self._on_storage_failure(feed.replica, failure)
-                refusal = Refused(feed.channel, ErrorCode.KAFKA_STORAGE_ERROR)
-                self._outbox.say(stream.address, refusal)
-                self._drop(feed)
+                self._give_up(feed, ErrorCode.KAFKA_STORAGE_ERROR)
                 continue
             if not done:
                 stream.behind[feed] = None
                 return
             feed.live = True
 
+    def _give_up(self, feed: Feed, code: ErrorCode) -> None:
+        """The follower may attach it again."""
+        self._outbox.say(feed.outgoing.address, Refused(feed.channel, code))
+        self._drop(feed)
+
     def _read_on(self, now: Instant, feed: Feed) -> bool:
-        """Whether the feed was sent all there is."""
+        """Whether the feed was sent all there is; Rejected where what comes next is deleted."""
         log, stream = feed.replica.log, feed.outgoing
+        if feed.sent < log.start and feed.sent != first_batch(log):
+            raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
         burst = False
         while feed.sent < log.end:
             if stream.unacked >= CREDIT_BYTES and not burst:
@@ -475,7 +483,7 @@ class Sending:
                 if stream.unacked + rest > CREDIT_BYTES + self._burst_bytes():
                     return False
                 burst = True
-            found = log.read(feed.sent, CHUNK_BYTES, log.end, min_one=True)
+            found = log.read(max(feed.sent, log.start), CHUNK_BYTES, log.end, min_one=True)
             if found is None:
                 break  # compaction left nothing there; the next batch begins behind it
             payload, end = _whole_batches(found.file.read(found.position, found.size))
@@ -522,6 +530,9 @@ class Sending:
                 self._say_state(now, feed, ack_wanted=True)
         self.tell(now)
         self._leave_ring_to_its_holder(now)
+        for stream in list(self._streams.values()):
+            if stream.behind and stream.unacked < CREDIT_BYTES:
+                self._catch_up(now, stream)  # what had used the credit is gone, not acknowledged
 
     def tell(self, now: Instant) -> None:
         """High watermarks that nothing carried since they rose."""
@@ -545,6 +556,16 @@ class Sending:
         start = Offset(replica.log.start)
         state = State(feed.channel, feed.sent, feed.told, start, ack_wanted)
         self._outbox.say(feed.outgoing.address, state)
+
+
+def first_batch(log: Log) -> Offset:
+    """Where the batch begins that holds the log's first record; records before it may be deleted,
+    but batches are whole everywhere."""
+    found = log.read(log.start, 1, log.end, min_one=True)
+    if found is None:
+        return Offset(log.start)
+    header, _ = next(iterate_batches(found.file.read(found.position, found.size)))
+    return Offset(header.base_offset)
 
 
 def size_from(log: Log, offset: int) -> int:
