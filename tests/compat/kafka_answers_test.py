@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
-from harness.admin_questions import Question, questions
-from harness.cluster import Cluster
+from harness.admin_questions import questions
+from harness.admin_questions_of_settings import Question
+from harness.cluster import Cluster, until
 from harness.fetch_raw import VERSION, fetch_request, offset_at
 from harness.kafka_jars import kafka_classpath
 from harness.need import need
@@ -100,15 +101,14 @@ def test_compaction_keeps_the_same_records(kafka: Kafka, ours: Cluster) -> None:
     batches = written()
     for bootstrap in (kafka.bootstrap, ours.bootstrap):
         fill(bootstrap, batches)
-    deadline = time.monotonic() + PATIENCE_S
-    theirs: Kept = []
-    found: Kept = [(0, None, None)]
     rows = sum(count for count, _ in batches)
-    while not (len(theirs) < rows / 2 and theirs == found):
-        assert time.monotonic() < deadline, (len(theirs), len(found))
-        theirs, found = kept(kafka.bootstrap), kept(ours.bootstrap)
-        time.sleep(0.5)
-    assert any(value is None for _, _, value in theirs), "tombstones stay for a day"
+
+    def are_equal() -> bool:
+        theirs = kept(kafka.bootstrap)
+        return len(theirs) < rows / 2 and theirs == kept(ours.bootstrap)
+
+    until(are_equal, "both have compacted, to the same", PATIENCE_S)
+    assert any(value is None for _, _, value in kept(ours.bootstrap)), "tombstones stay for a day"
 
 
 def written() -> list[tuple[int, bytearray]]:
