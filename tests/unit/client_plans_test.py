@@ -5,6 +5,7 @@ import pytest
 from harness.plans import Reply, by_api, drive, metadata, replies, view_of
 from tidelog.clients.admin.delete_records import HIGH_WATERMARK, delete_records
 from tidelog.clients.admin.describe import eligible_replicas, replica_sizes
+from tidelog.clients.admin.elections import elect_leaders
 from tidelog.clients.admin.offsets import END, START, list_offsets, peek_offsets
 from tidelog.clients.admin.topics import (
     NewTopic,
@@ -21,6 +22,7 @@ from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages import k21_delete_records as k21
 from tidelog.wire.messages import k35_describe_log_dirs as k35
+from tidelog.wire.messages import k43_elect_leaders as k43
 from tidelog.wire.messages import k75_describe_topic_partitions as k75
 from tidelog.wire.messages.k02_list_offsets import (
     ListOffsetsPartitionResponse,
@@ -308,3 +310,48 @@ def test_deleting_is_asked_again_where_the_leader_moved_and_only_there() -> None
 def test_deleting_gives_up_where_a_broker_cannot() -> None:
     with pytest.raises(UnsupportedError):
         drive(delete_records(view_of(0), {ZERO: 7}), replies(Cause.UNSUPPORTED))
+
+
+# -- elections ----------------------------------------------------------------------------------
+
+
+def elected(*rows: tuple[int, int], code: int = 0) -> k43.ElectLeadersResponse:
+    partitions = [
+        k43.PartitionResult(partition_id=n, error_code=row, error_message=None) for n, row in rows
+    ]
+    topic = k43.ReplicaElectionResult(topic="t", partition_result=partitions)
+    return k43.ElectLeadersResponse(error_code=code, replica_election_results=[topic])
+
+
+def test_an_election_names_its_partitions_by_topic_or_none_for_all() -> None:
+    asked: list[object] = []
+
+    def answer(call: Call) -> Reply:
+        asked.append(call.ask.message.topic_partitions)
+        return elected((0, 0), (1, ErrorCode.ELECTION_NOT_NEEDED))
+
+    done = drive(elect_leaders(view_of(0, 1), [ZERO, ONE]), answer)
+    assert [(one.partition, one.code) for one in done] == [
+        (ZERO, ErrorCode.NONE),
+        (ONE, ErrorCode.ELECTION_NOT_NEEDED),
+    ]
+    drive(elect_leaders(view_of(0, 1), None), answer)
+    assert asked == [[k43.TopicPartitions(topic="t", partitions=[0, 1])], None]
+
+
+def test_an_election_goes_to_the_controller_where_a_broker_is_not_it() -> None:
+    to: list[object] = []
+
+    def answer(call: Call) -> Reply:
+        if call.ask.api.name == "Metadata":
+            return metadata(0)
+        to.append(call.to)
+        return elected((0, 0)) if len(to) > 1 else elected(code=ErrorCode.NOT_CONTROLLER)
+
+    drive(elect_leaders(view_of(0), [ZERO]), answer)
+    assert to == [Somewhere.ANY, Somewhere.CONTROLLER]
+
+
+def test_an_election_that_is_refused_as_a_whole_is_an_error() -> None:
+    with pytest.raises(Rejected):
+        drive(elect_leaders(view_of(0), None), replies(elected(code=ErrorCode.INVALID_REQUEST)))
