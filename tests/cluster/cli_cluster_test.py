@@ -226,6 +226,7 @@ def test_the_tree_of_commands_is_described_for_machines(idle: Cluster) -> None:
     names = {command["name"]: command for command in tree["commands"]}
     assert {"up", "down", "status", "broker", "logs", "wait", "completion"} <= set(names)
     assert {child["name"] for child in names["broker"]["commands"]} == {
+        "add",
         "start",
         "stop",
         "restart",
