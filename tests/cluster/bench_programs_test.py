@@ -30,6 +30,7 @@ PROGRAMS = {
     ),
     "consume": (["--records", "2000"], {"mb_per_s", "brokers_cpu_s_per_gb"}),
     "crc_codec": (["--seconds", "0.01"], {"crc_16384_us", "decompress_zstd_mb_per_s"}),
+    "failover": ([], {"ack_gap_s", "in_sync_s"}),
     "fetch": (["--records", "2000"], {"large", "small"}),
     "latency": (["--seconds", "0.5"], {"p50_ms", "p99_ms"}),
     "memory": (["--partitions", "20", "--connections", "5"], {"kb_per_partition"}),

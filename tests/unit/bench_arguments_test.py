@@ -11,6 +11,7 @@ PROGRAMS = (
     "compare",
     "consume",
     "crc_codec",
+    "failover",
     "fetch",
     "latency",
     "many_partitions",
