@@ -53,6 +53,13 @@ class Resource(NamedTuple):
         one_broker = self.kind is Kind.BROKER and self.name != ""
         return int(self.name) if one_broker else Somewhere.ANY
 
+    @property
+    def own_origin(self) -> "Origin":
+        """That of a value which somebody set for this very resource."""
+        if self.kind is Kind.TOPIC:
+            return Origin.TOPIC
+        return Origin.BROKER if self.name else Origin.ALL_BROKERS
+
 
 class Origin(IntEnum):
     """Where a value comes from, by Kafka's numbers."""
@@ -160,6 +167,40 @@ def alter_configs(
         failures += 1
         yield Pause(BACKOFF.wait(failures), "no broker says that it knows the controller")
     _check(result)
+
+
+def wait_for_configs(resource: Resource, changes: Sequence[Change]) -> Plan[None]:
+    """Until who is asked says the same: Kafka's brokers learn of a change after its answer."""
+    waits = 0
+    while True:
+        found = yield from describe_configs([resource])
+        now = {one.name: one for one in found[resource]}
+        late = [one for one in changes if not _is_in_force(one, now.get(one.name), resource)]
+        if not late:
+            return
+        waits += 1
+        yield Pause(BACKOFF.wait(waits), f"{late[0].name} is not in force yet")
+
+
+def _is_in_force(change: Change, now: Entry | None, resource: Resource) -> bool:
+    is_own = now is not None and now.origin is resource.own_origin
+    if now is None or not is_own:
+        return change.operation in {Operation.DELETE, Operation.SUBTRACT}
+    asked, there = _words(change.value), _words(now.value)
+    match change.operation:
+        case Operation.DELETE:
+            return False
+        case Operation.SET:
+            return now.sensitive or asked == there
+        case Operation.APPEND:
+            return asked <= there
+        case Operation.SUBTRACT:
+            return not asked & there
+
+
+def _words(value: str | None) -> set[str]:
+    """A list's elements, in whatever order and spelling a broker keeps them."""
+    return {word.strip().lower() for word in (value or "").split(",")}
 
 
 def _ask(resources: Sequence[Resource]) -> Ask:

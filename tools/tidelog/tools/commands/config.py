@@ -1,6 +1,6 @@
 """`tidelog config`: settings of topics and brokers, on any Kafka cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -13,9 +13,12 @@ from tidelog.clients.admin.configs import (
     Resource,
     alter_configs,
     describe_configs,
+    wait_for_configs,
 )
 from tidelog.clients.client import Client
+from tidelog.clients.failures import TimedOutError
 from tidelog.kernel.ids import BrokerId
+from tidelog.kernel.instant import s
 from tidelog.tools.commands.config_show import show
 from tidelog.tools.completing import topic_names
 from tidelog.tools.connecting import connected, known_topics
@@ -30,6 +33,7 @@ from tidelog.tools.output import (
     emit_json,
     fail,
     json_option,
+    nearest,
     not_found,
     note,
     table,
@@ -49,6 +53,8 @@ SOURCES = {
 KINDS = {"topic": Kind.TOPIC, "broker": Kind.BROKER}
 OPERATIONS = {"": Operation.SET, "+": Operation.APPEND, "-": Operation.SUBTRACT}
 HIDDEN = "(hidden)"
+SETTLE_NS = s(2)
+"""How long a change may take to be seen."""
 
 
 class _KindWord(click.Choice[str]):
@@ -279,8 +285,22 @@ def _alter(client: Client, resource: Resource, changes: Sequence[Change], *, dry
         client.run(alter_configs(resource, changes, validate_only=dry_run))
     except Rejected as refused:
         what = f"{resource.kind.name.lower()} {resource.name or ALL_BROKERS}"
-        reason = refused.detail.rstrip(".") or refused.code.name
-        fail(f"settings of {what} are not changed: {reason}")
+        fail(f"settings of {what} are not changed: {why_refused(refused, resource.kind, changes)}")
+
+
+def why_refused(refused: Rejected, kind: Kind, changes: Sequence[Change]) -> str:
+    """The cluster's reason; with the nearest name, where another cluster leaves that to us."""
+    reason = refused.detail.rstrip(".") or refused.code.name
+    return reason + meant([one.name for one in changes], kind, reason)
+
+
+def meant(names: Sequence[str], kind: Kind, reason: str) -> str:
+    """`; did you mean 'x'?` for the first name that is not Kafka's, unless the reason has it."""
+    from tidelog.node.settings import BROKER, TOPIC  # noqa: PLC0415 -- only a refusal needs them
+
+    known = (TOPIC if kind is Kind.TOPIC else BROKER).rows
+    strange = [name for name in names if name not in known]
+    return nearest(strange[0], known) if strange and "did you mean" not in reason else ""
 
 
 def _finish(
@@ -294,16 +314,31 @@ def _finish(
 ) -> None:
     """Say what is in force now; warn where it contradicts something."""
     kind, name = asked
+    if not dry_run:
+        settle(client, resource, changes)
     now = {one.name: one for one in client.run(describe_configs([resource]))[resource]}
     if as_json:
-        settings = [_document(now[one.name], resource.kind) for one in changes if one.name in now]
         head = {"version": VERSION, "kind": kind, "name": name, "dry_run": dry_run}
-        emit_json(head | {"settings": settings})
+        emit_json(head | {"settings": _documents(changes, now, resource.kind)})
     else:
         for one in changes:
             click.echo(f"{kind} {name}: {_told(one, now.get(one.name), dry_run=dry_run)}")
     if not dry_run and resource.name:
         _warn(client, resource, {one.name for one in changes})
+
+
+def _documents(
+    changes: Sequence[Change], now: Mapping[str, Entry], kind: Kind
+) -> list[dict[str, object]]:
+    return [_document(now[one.name], kind) for one in changes if one.name in now]
+
+
+def settle(client: Client, resource: Resource, changes: Sequence[Change]) -> None:
+    """What is told next is what is in force."""
+    try:
+        client.run(wait_for_configs(resource, changes), SETTLE_NS)
+    except TimedOutError:
+        note("changed, but not every setting is in force yet")
 
 
 def _warn(client: Client, resource: Resource, touched: set[str]) -> None:

@@ -11,7 +11,7 @@ from tidelog.clients.client import Client
 from tidelog.clients.cluster_view import TopicView
 from tidelog.clients.failures import ClientError
 from tidelog.kernel.instant import s
-from tidelog.tools.commands.config import change, check_names
+from tidelog.tools.commands.config import change, check_names, settle, why_refused
 from tidelog.tools.completing import topic_names
 from tidelog.tools.connecting import connected, known_topics
 from tidelog.tools.output import (
@@ -81,11 +81,13 @@ def _set(client: Client, topics: Sequence[TopicView], changes: Sequence[Change])
     if gone:
         check_names(client, Resource(Kind.TOPIC, topics[0].name), gone)
     for one in topics:
+        resource = Resource(Kind.TOPIC, one.name)
         try:
-            client.run(alter_configs(Resource(Kind.TOPIC, one.name), changes))
+            client.run(alter_configs(resource, changes))
         except Rejected as refused:
-            reason = refused.detail.rstrip(".") or refused.code.name
-            fail(f"topic {one.name!r} is not altered: {reason}")
+            why = why_refused(refused, Kind.TOPIC, changes)
+            fail(f"topic {one.name!r} is not altered: {why}")
+        settle(client, resource, changes)
 
 
 def _grow(client: Client, topics: Sequence[TopicView], partitions: int) -> None:

@@ -1,10 +1,12 @@
 """`tidelog topic`: list, create, describe and delete, on any Kafka cluster."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import click
 
+from tidelog.clients.admin.configs import Kind
 from tidelog.clients.admin.describe import eligible_replicas, replica_sizes
 from tidelog.clients.admin.offsets import END, START, FoundOffset, peek_offsets
 from tidelog.clients.admin.topics import (
@@ -21,6 +23,7 @@ from tidelog.clients.cluster_view import PartitionView, TopicView, refresh
 from tidelog.clients.failures import ClientError
 from tidelog.kernel.ids import Partition, TopicPartition, uuid_text
 from tidelog.kernel.instant import s
+from tidelog.tools.commands.config import meant
 from tidelog.tools.commands.topic_alter import alter
 from tidelog.tools.commands.topic_offsets import offsets
 from tidelog.tools.commands.topic_records import delete_some, empty
@@ -144,7 +147,16 @@ def create(  # noqa: PLR0913 -- the options of the command
         made = [one.name for one in done if one.code is ErrorCode.NONE]
         _settle(client, made)
         created = [_created(client.view.topics.get(one.name), one) for one in done]
-    _finish("created", created, done, as_json=as_json)
+    explained = [_with_nearest(one, list(settings)) for one in done]
+    _finish("created", created, explained, as_json=as_json)
+
+
+def _with_nearest(one: TopicDone, settings: Sequence[str]) -> TopicDone:
+    """Other clusters say that a setting is unknown, and leave it at that."""
+    if one.code is not ErrorCode.INVALID_CONFIG:
+        return one
+    detail = one.detail.rstrip(".")
+    return dataclasses.replace(one, detail=detail + meant(settings, Kind.TOPIC, detail))
 
 
 def _assignment(text: str | None, *, fixed: int | None) -> list[list[int]]:

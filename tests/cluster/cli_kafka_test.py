@@ -1,0 +1,73 @@
+"""The commands that speak Kafka's protocol do on Apache Kafka what they do on a cluster of ours."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from harness.cluster import Cluster
+from harness.golden import Golden
+from harness.kafka_jars import kafka_classpath
+from harness.kafka_node import kafka_node
+from harness.need import need
+from harness.spoken import script
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Commands whose environment names a node of Kafka."""
+    need("java", "mvn")
+    classpath = kafka_classpath()
+    assert classpath is not None
+    with kafka_node(tmp_path_factory.mktemp("kafka"), classpath) as bootstrap:
+        yield Cluster(
+            tmp_path_factory.mktemp("there"), environment={"TIDELOG_BOOTSTRAP": bootstrap}
+        )
+
+
+def test_topics_records_and_offsets(kafka: Cluster, golden: Golden) -> None:
+    text = script(
+        kafka,
+        "wait ready",
+        "topic create orders -p 3 -c retention.bytes=60000000",
+        "topic create orders",
+        "topic create other -c retention.byte=1",
+        "topic describe orders",
+        ("produce orders --key-separator =", "a=1\nb=2\nc=3\n"),
+        ("produce orders --key-separator = --compression zstd --json", "a=4\nb=5\nc=6\n"),
+        "consume orders -o start:end -f '%p/%o %k %s\\n'",
+        "consume orders -o @-1h:@now --json -n 1",
+        "topic offsets orders",
+        "topic alter orders -p 4",
+        "topic delete-records orders --partition 1 --before-offset 1 --yes",
+        "topic empty orders --yes",
+        "topic offsets orders --json",
+        "wait isr orders",
+        "topic list",
+        "topic delete orders --yes",
+        "topic describe orders",
+    )
+    golden("cli_kafka_topics", text)
+
+
+def test_a_change_of_settings_is_in_force_when_it_is_told(kafka: Cluster, golden: Golden) -> None:
+    """Kafka answers before its brokers know; what we tell is what they know."""
+    text = script(
+        kafka,
+        "topic create bills",
+        "config set topic bills retention.bytes=50000000 min.insync.replicas=2",
+        "config set topic bills cleanup.policy+=compact",
+        "config describe topic bills retention.bytes min.insync.replicas cleanup.policy",
+        "config set topic bills retention.byte=1",
+        "topic alter bills -c retention.byte=1",
+        "topic alter bills -c segment.ms=9000000 --unset retention.bytes",
+        "config describe topic bills segment.ms retention.bytes",
+        "config unset topic bills min.insync.replicas segment.ms",
+        "config set broker 0 log.cleaner.threads=2",
+        "config set broker all message.max.bytes=2000000",
+        "config lint",
+        "config unset broker all message.max.bytes",
+        "config unset broker 0 log.cleaner.threads",
+    )
+    golden("cli_kafka_settings", text)
