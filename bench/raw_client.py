@@ -116,7 +116,13 @@ class RawClient:
 
     def produce_once(self, name: str, value: bytes, partition: int = 0) -> None:
         """One record, acknowledged."""
-        request = produce_request_of(name, partition, [value])
+        self._produce(produce_request_of(name, partition, [value]))
+
+    def produce_batch(self, name: str, batch: bytearray) -> None:
+        """A batch made beforehand, acknowledged."""
+        self._produce(produce_request(name, 0, batch))
+
+    def _produce(self, request: k00_produce.ProduceRequest) -> None:
 
         def attempt() -> int:
             answer = self.ask(k00_produce.API, PRODUCE_VERSION, request)

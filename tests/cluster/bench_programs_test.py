@@ -22,7 +22,7 @@ PROGRAMS = {
             "--loop-seconds",
             "0.2",
             "--broker-mib",
-            "1",
+            "4",
             "--broker-seconds",
             "1",
         ],
