@@ -179,7 +179,7 @@ def consume_run(cluster: Cluster, topic: str, *, size: int, records: int) -> Fig
     waited = time.monotonic() - began
     meter = Meter(cluster.pids)
     while seen < records:
-        messages = consumer.consume(1000, 30.0)
+        messages = consumer.consume(min(1000, records - seen), 30.0)
         assert messages, f"nothing came for 30 s after {seen} of {records} records"
         seen += len(messages)
     figures = meter.stop()

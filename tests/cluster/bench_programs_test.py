@@ -33,6 +33,7 @@ PROGRAMS = {
     "failover": ([], {"ack_gap_s", "in_sync_s"}),
     "fetch": (["--records", "2000"], {"large", "small"}),
     "latency": (["--seconds", "0.5"], {"p50_ms", "p99_ms"}),
+    "many_partitions": (["--partitions", "3", "--idle", "0.3"], {"points"}),
     "memory": (["--partitions", "20", "--connections", "5"], {"kb_per_partition"}),
     "produce": (["--seconds", "0.2", "--mb", "20"], {"mb_per_s", "client_cpu_s_per_gb"}),
     "recovery": (["--mib", "2"], {"seconds", "peak_memory_mib"}),
