@@ -69,10 +69,11 @@ def test_a_closed_output_is_no_bug(berth: Cluster, words: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_ctrl_c_is_130_without_a_word_but_the_line_s_end(berth: Cluster) -> None:
-    with berth.open("consume", "boats", "-o", "start") as process:
+@pytest.mark.parametrize("words", [["consume", "boats", "-o", "start"], ["logs", "--follow"]])
+def test_ctrl_c_is_130_without_a_word_but_the_line_s_end(berth: Cluster, words: list[str]) -> None:
+    with berth.open(*words) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "x\n"
+        assert process.stdout.readline()
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
         assert process.returncode == 130
@@ -126,6 +127,10 @@ def on_terminal(cluster: Cluster, variable: dict[str, str], *words: str) -> byte
 def test_progress_is_shown_on_a_terminal_only(berth: Cluster) -> None:
     assert b"verifying" in on_terminal(berth, {}, "log", "verify")
     assert berth.done("log", "verify").err == ""
+    (berth.folder / "lines").write_text("x\n" * MANY)
+    from_a_file = ["produce", "barges", "--file", "lines"]
+    assert b"writing" in on_terminal(berth, {}, *from_a_file)
+    assert berth.done(*from_a_file).err == ""
 
 
 def complete(cluster: Cluster, line: str) -> list[str]:

@@ -80,7 +80,8 @@ def _argument(argument: click.Argument) -> dict[str, object]:
 def _option(option: click.Option, ctx: click.Context) -> dict[str, object]:
     return {
         "name": option.name if option.name != "_click_default_help" else "help",
-        "flags": [*option.opts, *option.secondary_opts],
+        # Sorted, since older clicks give those of --help in another order each time.
+        "flags": sorted([*option.opts, *option.secondary_opts], key=len),
         "metavar": None if option.is_flag else option.metavar,
         "takes_value": not option.is_flag,
         "required": option.required,

@@ -2,9 +2,10 @@
 
 import contextlib
 import os
+import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -31,6 +32,7 @@ from tidelog.tools.output import (
     emit_json,
     fail,
     json_option,
+    progress_bar,
 )
 from tidelog.wire.codecs import Codec
 from tidelog.wire.records import Record
@@ -172,7 +174,8 @@ def _write(client: Client, job: _Job, descriptor: int) -> _Written:
     producer.open(job.topic)
     written = _Written()
     try:
-        _pump(producer, job, descriptor, written)
+        with contextlib.closing(_shown(lines_of(descriptor), descriptor)) as blocks:
+            _pump(producer, job, blocks, written)
         producer.flush()
         written.take(producer)
     except BaseException:
@@ -185,10 +188,10 @@ def _write(client: Client, job: _Job, descriptor: int) -> _Written:
     return written
 
 
-def _pump(producer: Producer, job: _Job, descriptor: int, written: _Written) -> None:
+def _pump(producer: Producer, job: _Job, blocks: Iterable[list[bytes]], written: _Written) -> None:
     """Read and append until the input ends or a batch fails; memory is bounded by the buffer."""
     line_number = 0
-    for block in lines_of(descriptor):
+    for block in blocks:
         stamp = time.time_ns() // 1_000_000
         for line in block:
             line_number += 1
@@ -204,6 +207,19 @@ def _pump(producer: Producer, job: _Job, descriptor: int, written: _Written) -> 
         written.take(producer)
         if written.failure is not None:
             return
+
+
+def _shown(blocks: Iterable[list[bytes]], descriptor: int) -> Generator[list[bytes], None, None]:
+    """The same blocks; on a terminal a bar shows how much of a file they are."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        yield from blocks
+        return
+    with progress_bar("writing", status.st_size) as advance:
+        for block in blocks:
+            yield block
+            if advance is not None:
+                advance(sum(map(len, block)) + len(block))
 
 
 def _until_then(job: _Job, written: _Written) -> str:
