@@ -203,6 +203,7 @@ _UNPACK: Final = {
 }
 
 Payload = bytes | bytearray | memoryview
+_new: Final = tuple.__new__  # skips the tuple's own Python-level constructor
 Entry = tuple[Message, Payload | None]
 """A message, and its batches where it is Bytes."""
 
@@ -214,13 +215,24 @@ class Received(NamedTuple):
     entries: list[Entry]
 
 
+def packed_head(head: Head) -> bytes:
+    """What every message begins with."""
+    return _HEAD.pack(MAGIC, *head)
+
+
+def packed(message: Message) -> bytes:
+    """One entry, without its payload."""
+    kind, pack = _PACK[type(message)]
+    found: bytes = pack(kind, *message)
+    return found
+
+
 def encode(head: Head, entries: Iterable[Entry]) -> list[Payload]:
     """The parts of one message on the pipe."""
-    frame = bytearray(_HEAD.pack(MAGIC, *head))
+    frame = bytearray(packed_head(head))
     parts: list[Payload] = [frame]
     for message, payload in entries:
-        kind, pack = _PACK[type(message)]
-        frame += pack(kind, *message)
+        frame += packed(message)
         if payload is not None:
             parts.append(payload)
     return parts
@@ -244,7 +256,7 @@ def _entries(frame: Payload, parts: Sequence[Payload]) -> list[Entry]:
     try:
         while position < end:
             kind_class, unpack, size = _UNPACK[frame[position]]
-            message = kind_class._make(unpack(frame, position))
+            message = _new(kind_class, unpack(frame, position))
             position += size
             payload = None
             if kind_class is Bytes:

@@ -45,6 +45,7 @@ class Leader:
 
     __slots__ = (
         "_asked_min",
+        "_counted",
         "_me",
         "_members",
         "_proposed",
@@ -53,6 +54,7 @@ class Leader:
         "epoch_start",
         "high_watermark",
         "in_sync",
+        "min_in_sync",
         "partition_epoch",
         "proposing",
         "replicas",
@@ -74,6 +76,10 @@ class Leader:
         self.high_watermark = min(high_watermark, end)
         self._asked_min = min_in_sync
         self._members: dict[BrokerId, Member] = {}
+        self.min_in_sync = min_in_sync
+        """What the topic asks, as far as there are replicas."""
+        self._counted: list[Member] = []
+        """The others of the maximal ISR."""
         self.proposing = False
         """A proposal is under way, and its outcome is not known."""
         self._proposed: frozenset[BrokerId] = frozenset()
@@ -92,6 +98,7 @@ class Leader:
         self.partition_epoch: Epoch = view.partition_epoch
         others = [one for one in view.replicas if one != self._me]
         self._members = {one: self._members.get(one) or Member() for one in others}
+        self._recast()
 
     def confirmed(self, view: PartitionView) -> AdvanceHighWatermark | None:
         """A new record of this partition is in the image: proposals of before it are decided."""
@@ -103,17 +110,20 @@ class Leader:
         self._take(view)
         return self._advance()
 
-    @property
-    def min_in_sync(self) -> int:
-        """What the topic asks, as far as there are replicas."""
-        return min(self._asked_min, len(self.replicas))
-
     def asks_min_in_sync(self, wanted: int) -> bool:
         """The topic asks for so many now; whether that is news."""
         if wanted == self._asked_min:
             return False
         self._asked_min = wanted
+        self._recast()
         return True
+
+    def _recast(self) -> None:
+        """Look up anew whom every append and every ack asks about."""
+        self.min_in_sync = min(self._asked_min, len(self.replicas))
+        members = self._members
+        counted = dict.fromkeys((*self.in_sync, *self._proposed))
+        self._counted = [members[one] for one in counted if one in members]
 
     def enough_in_sync(self) -> bool:
         """Whether acks=all may be taken at all."""
@@ -175,16 +185,11 @@ class Leader:
 
     def _advance(self) -> AdvanceHighWatermark | None:
         """Rule 1: over the maximal ISR, and not while the confirmed one is too small."""
-        if not self.enough_in_sync():
+        if len(self.in_sync) < self.min_in_sync:
             return None
         replicated = self.end
-        members = self._members
-        for broker in self.in_sync:
-            if broker != self._me:
-                replicated = min(replicated, members[broker].vouched)
-        for broker in self._proposed:
-            if broker in members:
-                replicated = min(replicated, members[broker].vouched)
+        for member in self._counted:
+            replicated = min(replicated, member.vouched)
         if replicated <= self.high_watermark:
             return None
         self.high_watermark = replicated
@@ -241,12 +246,14 @@ class Leader:
             return None
         self.proposing = True
         self._proposed |= frozenset(isr) - frozenset(self.in_sync)
+        self._recast()
         return isr
 
     def refused(self) -> AdvanceHighWatermark | None:
         """The coordinator decided nothing: what was proposed is no more."""
         self.proposing = False
         self._proposed = frozenset()
+        self._recast()
         return self._advance()
 
     def unanswered(self) -> None:

@@ -1,10 +1,12 @@
 """What goes out to other brokers, gathered until the end of a turn of the loop. No I/O."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.kernel.ids import BrokerId, Incarnation
-from tidelog.wire.replication import Entry, Head, Message, Payload, encode
+from tidelog.wire.replication import Head, Message, Payload, packed, packed_head
+
+_HEADS_KEPT_MAX: Final = 200
 
 
 class Address(NamedTuple):
@@ -25,28 +27,38 @@ class Outbox:
         self._incarnation = incarnation
         self._on_first = on_first
         """Called when there is something to take, where there was nothing."""
-        self._entries: dict[Address, list[Entry]] = {}
+        self._frames: dict[Address, bytearray] = {}
+        self._payloads: dict[Address, list[Payload]] = {}
+        self._heads: dict[Address, bytes] = {}
 
     def say(self, to: Address, message: Message, payload: Payload | None = None) -> None:
         """A payload must stay as it is until it is sent."""
-        entries = self._entries.get(to)
-        if entries is None:
-            if not self._entries:
+        frame = self._frames.get(to)
+        if frame is None:
+            if not self._frames:
                 self._on_first()
-            entries = self._entries[to] = []
-        entries.append((message, payload))
+            frame = self._frames[to] = bytearray(self._heads.get(to) or self._head(to))
+        frame += packed(message)
+        if payload is not None:
+            self._payloads.setdefault(to, []).append(payload)
+
+    def _head(self, to: Address) -> bytes:
+        """Made once for a stream."""
+        if len(self._heads) >= _HEADS_KEPT_MAX:
+            self._heads.clear()
+        head = packed_head(Head(self._me, self._incarnation, to.incarnation, to.stream))
+        self._heads[to] = head
+        return head
 
     def forget(self, to: Address) -> None:
         """Nobody wants to hear it any more."""
-        self._entries.pop(to, None)
+        self._frames.pop(to, None)
+        self._payloads.pop(to, None)
 
     def take(self) -> list[tuple[Address, list[Payload]]]:
         """Each stream's message in parts, since this was last asked."""
-        gathered, self._entries = self._entries, {}
-        return [
-            (
-                to,
-                encode(Head(self._me, self._incarnation, to.incarnation, to.stream), entries),
-            )
-            for to, entries in gathered.items()
-        ]
+        frames, self._frames = self._frames, {}
+        payloads, self._payloads = self._payloads, {}
+        if not payloads:
+            return [(to, [frame]) for to, frame in frames.items()]
+        return [(to, [frame, *payloads.get(to, ())]) for to, frame in frames.items()]
