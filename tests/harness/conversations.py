@@ -18,6 +18,7 @@ from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import ALTER_ISR_TIMEOUT_MS
+from tidelog.node.ipc.events import Happening
 from tidelog.node.metadata import link
 from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
 from tidelog.node.metadata.link import Link, Me
@@ -105,6 +106,8 @@ class Conversation:
         self.lossy: list[front.LossyElection] = []
         self.fences: dict[BrokerId, Offset] = {}
         """The fence words of the board."""
+        self.happened: list[Happening] = []
+        """What people were told."""
         self._numbers = count(1)
         self._incarnation = 0
 
@@ -315,26 +318,31 @@ class Conversation:
 
     def _coordinator_effects(self, effects: list[front.Effect]) -> None:
         for effect in effects:
-            match effect:
-                case front.Append():
-                    self.written.append(effect)
-                case front.SendTo(peer, message):
-                    self._check_fences(message)
-                    self._send(peer, message)
-                case front.Fence(broker, epoch):
-                    assert epoch >= self.fences.get(broker, 0), "a fence is never lifted"
-                    self.fences[broker] = epoch
-                case front.Active(epoch):
-                    self.epochs.append(epoch)
-                case front.SaveSnapshot():
-                    self.snapshots.append(effect)
-                case front.LossyElection():
-                    self.lossy.append(effect)
-                case front.Ignored(_, reason):
-                    self.ignored.append(reason)
-                case front.GiveUp(reason):
-                    raise AssertionError(reason)
+            self._coordinator_effect(effect)
         check(self.shard.image)
+
+    def _coordinator_effect(self, effect: front.Effect) -> None:
+        match effect:
+            case front.Append():
+                self.written.append(effect)
+            case front.SendTo(peer, message):
+                self._check_fences(message)
+                self._send(peer, message)
+            case front.Fence(broker, epoch):
+                assert epoch >= self.fences.get(broker, 0), "a fence is never lifted"
+                self.fences[broker] = epoch
+            case front.Happened(what):
+                self.happened += what
+            case front.Active(epoch):
+                self.epochs.append(epoch)
+            case front.SaveSnapshot():
+                self.snapshots.append(effect)
+            case front.LossyElection():
+                self.lossy.append(effect)
+            case front.Ignored(_, reason):
+                self.ignored.append(reason)
+            case front.GiveUp(reason):
+                raise AssertionError(reason)
 
     def _send(self, peer: bytes, message: ToBroker) -> None:
         for side in self.sides.values():

@@ -16,6 +16,7 @@ from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.broker_settings import BrokerSettings
+from tidelog.node.ipc.events import Kind, Value
 from tidelog.node.ipc.layout import Fences
 from tidelog.node.ipc.standing import Standing
 from tidelog.node.log.directory import LogDirectory
@@ -53,7 +54,7 @@ class World(Protocol):
     def to_coordinator(self, life: "Life", frame: bytes) -> None: ...
 
     def noted(
-        self, life: "Life", kind: str, replica: Replica, numbers: dict[str, int | str]
+        self, life: "Life", kind: Kind, replica: Replica, values: tuple[Value, ...]
     ) -> None: ...
 
     def turned(self, life: "Life") -> None:

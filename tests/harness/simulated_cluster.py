@@ -32,6 +32,7 @@ from tidelog.kernel.ids import (
     TopicPartition,
 )
 from tidelog.kernel.instant import Instant, ms
+from tidelog.node.ipc.events import Fields, Kind, Value, fields_of
 from tidelog.node.ipc.layout import Fences, board_size_bytes
 from tidelog.node.metadata import link
 from tidelog.node.metadata.image import MetadataImage
@@ -70,7 +71,7 @@ class SimulatedCluster(TopicRequests):
         self.generations = dict.fromkeys(self.disks, 0)
         self.lives: dict[BrokerId, Life] = {}
         self.incarnations = dict.fromkeys(self.disks, 0)
-        self.notes: list[tuple[BrokerId, str, TopicPartition, dict[str, int | str]]] = []
+        self.notes: list[tuple[BrokerId, str, TopicPartition, Fields]] = []
         self.coordinator = SimulatedCoordinator(
             self.timeline,
             Random(self.rng.random()),
@@ -328,12 +329,13 @@ class SimulatedCluster(TopicRequests):
 
     # -- what is looked at
 
-    def noted(self, life: Life, kind: str, replica: Replica, numbers: dict[str, int | str]) -> None:
-        self.notes.append((life.me, kind, replica.key, numbers))
-        if kind == "truncated":
-            self.witness.cut(replica, life.me, int(numbers["to"]))
-        elif kind == "started_anew":
-            self.witness.emptied(replica, life.me, int(numbers["to"]))
+    def noted(self, life: Life, kind: Kind, replica: Replica, values: tuple[Value, ...]) -> None:
+        self.notes.append((life.me, kind.word, replica.key, fields_of(kind, values)))
+        if kind in {Kind.TRUNCATED, Kind.STARTED_ANEW}:
+            to = values[1]
+            assert isinstance(to, int)
+            cut = self.witness.cut if kind is Kind.TRUNCATED else self.witness.emptied
+            cut(replica, life.me, to)
 
     def turned(self, life: Life) -> None:
         grew = [self.witness.look(life.me, life.incarnation, replica) for replica in life.replicas]

@@ -21,7 +21,10 @@ from tidelog.tools.completing import (
 )
 from tidelog.tools.describing import EXIT_CODES, describe_all
 
-ABOUT_PROCESSES = {"up", "down", "status", "broker", "coordinator", "logs", "log", "completion"}
+ABOUT_PROCESSES = {"up", "down", "status", "broker", "coordinator", "logs", "log"} | {
+    "timeline",
+    "completion",
+}
 """They are about a cluster of ours on this machine, or about none."""
 WITHOUT_CLUSTER = {("config", "show"), ("config", "lint")}
 PLURALS_OF_THEIR_OWN = {"log"}

@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "produce": ("produce", "produce", "Write lines of standard input into a topic."),
     "consume": ("consume", "consume", "Read records from topics."),
     "log": ("log_files", "log", "Show and check the files of logs."),
+    "timeline": ("timeline", "timeline", "Show what happened to a partition."),
     "completion": ("completion", "completion", "Print the shell's completion script."),
 }
 """Module, function, and the line `tidelog --help` shows without importing the module."""

@@ -29,9 +29,11 @@ from tidelog.coordinator.controller.requests import (
 from tidelog.coordinator.controller.requests import AllocateProducerIds as Allocate
 from tidelog.coordinator.controller.requests import AlterIsr as Alter
 from tidelog.coordinator.controller.shard import ControllerShard
+from tidelog.coordinator.controller.story import happenings
 from tidelog.kernel.ids import NO_OFFSET, BrokerId, Epoch, Incarnation, Offset, RequestId
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import FORWARDED_CALLS_MAX, METADATA_SNAPSHOT_RECORDS
+from tidelog.node.ipc.events import Happening
 from tidelog.node.metadata.image import MetadataImage, snapshot
 from tidelog.node.runtime.shard_host import (
     AppendFailed,
@@ -107,6 +109,12 @@ class Fence(Struct, frozen=True):
     epoch: Offset
 
 
+class Happened(Struct, frozen=True):
+    """For those who want to know what became of a partition."""
+
+    what: tuple[Happening, ...]
+
+
 class Active(Struct, frozen=True):
     """The controller has taken over and its word is on disk: brokers may come."""
 
@@ -146,7 +154,9 @@ class GiveUp(Struct, frozen=True):
 
 
 Event = Received | PeerLost | Heard | LogAppended | LogCommitted | AppendFailed | Tick
-Effect = Append | SendTo | Fence | Active | SaveSnapshot | LossyElection | Ignored | GiveUp
+Effect = (
+    Append | SendTo | Fence | Happened | Active | SaveSnapshot | LossyElection | Ignored | GiveUp
+)
 Answer = Callable[[ControllerReply | Refusal], Sequence[Effect]]
 
 
@@ -374,7 +384,10 @@ class Front:
             # The word first: by the time others follow a new leader, the old one is silent.
             effects += [Fence(r.broker, r.epoch) for r in records if isinstance(r, BrokerFenced)]
             effects += self._lossy(records)
+            what = tuple(happenings(self.feed.image, records))
             effects += _sends(self.feed.committed(records))
+            if what:
+                effects.append(Happened(what))  # last: nobody waits for it
         return effects
 
     def _lossy(self, records: Sequence[MetadataRecord]) -> Iterator[LossyElection]:

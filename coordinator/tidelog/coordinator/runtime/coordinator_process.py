@@ -18,6 +18,7 @@ from tidelog.coordinator.controller.front import (
     Fence,
     Front,
     GiveUp,
+    Happened,
     Heard,
     Ignored,
     LossyElection,
@@ -33,7 +34,7 @@ from tidelog.coordinator.runtime.watch import Watch
 from tidelog.coordinator.runtime.writer import Writer
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.failures import CannotStartError
-from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, Offset
+from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, Offset, Uuid
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.launch import (
     CoordinatorLaunch,
@@ -55,6 +56,7 @@ from tidelog.node.runtime.process import (
     report_failed,
     report_ready,
 )
+from tidelog.node.runtime.recorder import Recorder
 from tidelog.node.runtime.shard_host import AppendFailed, LogAppended, LogCommitted, Tick
 from tidelog.wire.control import encode
 
@@ -87,6 +89,8 @@ class CoordinatorProcess:
             pid=os.getpid(),
             incarnation=launch.incarnation,
         )
+        ring = self._board.ring(launch.board_slot)
+        self._recorder = Recorder(ring, log, launch.incarnation, self._topic_name)
 
     def start(self) -> None:
         """Load the log and take over; CannotStartError where that must not be done."""
@@ -128,6 +132,7 @@ class CoordinatorProcess:
             self._watch.close()
             self._router.close()
         self._writer.close()
+        self._recorder.close()
         self._loop.stop()
 
     def close(self) -> None:
@@ -142,29 +147,35 @@ class CoordinatorProcess:
             self._perform(self._front.step(Instant(time.monotonic_ns()), event))
 
     def _perform(self, effects: list[Effect]) -> None:
+        # Others may act on what is sent before it is recorded: it happened before that.
+        began = time.time_ns()
         for effect in effects:
-            match effect:
-                case SendTo(peer, message):
-                    self._router.send(peer, encode(message))
-                case Fence(broker, epoch):
-                    self._log.warning("broker_fenced", broker=broker, epoch=epoch)
-                    self._board.fences.fence(broker, epoch)
-                case Append():
-                    self._writer.append(effect, self._front.epoch)
-                case SaveSnapshot(offset=offset):
-                    self._log.info("snapshot_due", offset=offset)
-                    self._writer.save(effect)
-                case Ignored() | LossyElection():
-                    self._note(effect)
-                case Active(epoch):
-                    self._activated(epoch)
-                case GiveUp(reason):
-                    self._fail(reason)
-                case _:
-                    assert_never(effect)
+            self._do(effect, began)
         deadline = self._front.deadline()
         if deadline is not None:
             self._alarm.set(deadline)
+
+    def _do(self, effect: Effect, began: int) -> None:
+        match effect:
+            case SendTo(peer, message):
+                self._router.send(peer, encode(message))
+            case Fence(broker, epoch):
+                self._board.fences.fence(broker, epoch)
+            case Happened(what):
+                self._recorder.happened(*what, wall_ns=began)
+            case Append():
+                self._writer.append(effect, self._front.epoch)
+            case SaveSnapshot(offset=offset):
+                self._log.info("snapshot_due", offset=offset)
+                self._writer.save(effect)
+            case Ignored() | LossyElection():
+                self._note(effect)
+            case Active(epoch):
+                self._activated(epoch)
+            case GiveUp(reason):
+                self._fail(reason)
+            case _:
+                assert_never(effect)
 
     def _note(self, effect: Ignored | LossyElection) -> None:
         if isinstance(effect, Ignored):
@@ -248,9 +259,14 @@ class CoordinatorProcess:
             return
         self._loop.call_later(_HEARTBEAT_S, self._tick)
         self._slot.heartbeat(Instant(time.monotonic_ns()))
+        self._recorder.turn()
         self._ticks += 1
         if self._ready and self._ticks % _COUNT_TICKS == 0:
             self._publish()
+
+    def _topic_name(self, topic: Uuid) -> str | None:
+        known = self._front.feed.image.topics.get(topic)
+        return None if known is None else known.name
 
     def _publish(self) -> None:
         """What the board shows; partitions are counted only where something changed."""

@@ -10,6 +10,7 @@ import posix_ipc
 
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.node.ipc import layout
+from tidelog.node.ipc.events import Event, EventRing, read_ring
 from tidelog.node.ipc.layout import Fences, Slot, SlotWriter
 
 MEMORY_FOLDER = "/dev/shm"  # noqa: S108 -- where Linux keeps POSIX shared memory
@@ -25,6 +26,7 @@ class Board:
         self._map = mmap.mmap(descriptor, size_bytes)
         self._view = memoryview(self._map)
         self._writers: list[SlotWriter] = []
+        self._rings: list[EventRing] = []
         self._fences: Fences | None = None
         self.slots = 0
 
@@ -70,6 +72,17 @@ class Board:
         with layout.slot_view(self._view, slot) as view:
             return layout.read_slot(view)
 
+    def ring(self, slot: int) -> EventRing:
+        """For the process that owns the slot, once."""
+        ring = EventRing(layout.ring_view(self._view, slot, self.slots))
+        self._rings.append(ring)
+        return ring
+
+    def events(self, slot: int) -> list[Event]:
+        """What the process of that slot recorded last, in order."""
+        with layout.ring_view(self._view, slot, self.slots) as view:
+            return read_ring(view)
+
     @property
     def fences(self) -> Fences:
         """The fence words; a broker looks at its own in every turn of its loop."""
@@ -81,6 +94,8 @@ class Board:
         """Unmap. The board stays for the others until its name is removed and all have closed."""
         for writer in self._writers:
             writer.release()
+        for ring in self._rings:
+            ring.release()
         if self._fences is not None:
             self._fences.release()
         self._view.release()

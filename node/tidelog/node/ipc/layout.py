@@ -1,9 +1,10 @@
-"""The byte layout of the board: one slot of facts per process, and the fence words.
+"""The byte layout of the board: one slot of facts and a ring of events per process, fence words.
 
 ```
 header   64   magic, version, number of slots, size of the whole
 fences  512   one word per broker, written by the active coordinator only
 slot i 1024   sequence, heartbeat, CRC; at byte 64 the words, written by process i only
+ring i        after the last slot: what happened, written by process i only (`events.py`)
 ```
 All numbers are native: the board never leaves its machine. A reader trusts nothing it did not
 check: it copies the words between two looks at the sequence, then compares the CRC, so it sees
@@ -21,9 +22,10 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import BROKERS_MAX
+from tidelog.node.ipc.events import RING_BYTES
 
 MAGIC = b"tideBORD"
-VERSION = 1
+VERSION = 2
 _HEADER = struct.Struct("@8sIIQ")
 _HEADER_BYTES = 64
 _FENCE_BYTES = 8 * BROKERS_MAX
@@ -102,7 +104,7 @@ assert max(role for role in Role if role is not Role.BROKER) < _FIRST_BROKER_SLO
 
 
 def board_size_bytes(slots: int) -> int:
-    return _HEADER_BYTES + _FENCE_BYTES + slots * _SLOT_BYTES
+    return _HEADER_BYTES + _FENCE_BYTES + slots * (_SLOT_BYTES + RING_BYTES)
 
 
 def slot_of(role: Role, process_id: int = 0) -> int:
@@ -136,6 +138,15 @@ def slot_view(board: memoryview, slot: int) -> memoryview:
     start = _HEADER_BYTES + _FENCE_BYTES + slot * _SLOT_BYTES
     view = board[start : start + _SLOT_BYTES]
     assert len(view) == _SLOT_BYTES, slot
+    return view
+
+
+def ring_view(board: memoryview, slot: int, slots: int) -> memoryview:
+    """Where the process of that slot records what happened."""
+    assert 0 <= slot < slots, slot
+    start = board_size_bytes(slots) - (slots - slot) * RING_BYTES
+    view = board[start : start + RING_BYTES]
+    assert len(view) == RING_BYTES, slot
     return view
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, Partition
 from tidelog.kernel.instant import Instant, ms
+from tidelog.node.ipc.events import Kind, Value
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.follower import Follower, cut_to
 from tidelog.node.replica.outbox import Address, Outbox
@@ -45,8 +46,8 @@ ANSWER_WITHIN_MS: Final = 1_000
 AGAIN_MS: Final = 500
 """After a refusal, or when the own disk or the bytes were bad."""
 
-Note = Callable[[str, Replica, dict[str, int | str]], None]
-"""Told of what people want to know: a kind, of which replica, and its numbers."""
+Note = Callable[[Kind, Replica, tuple[Value, ...]], None]
+"""Told of what people want to know: a kind, of which replica, and its fields."""
 
 
 class _Stand(Enum):
@@ -373,7 +374,7 @@ class Receiving:
             raise WireError(reason)
         replica.above.clear()
         if log.end != before:
-            self._note("truncated", replica, {"from": before, "to": log.end})
+            self._note(Kind.TRUNCATED, replica, (before, log.end))
         self._attach(now, stream, replica)
 
     def _attached(
@@ -381,14 +382,18 @@ class Receiving:
     ) -> None:
         follower, log = _follower(replica), replica.log
         if message.log_start > log.end:
-            self._note("started_anew", replica, {"from": log.end, "to": message.start})
+            self._note(Kind.STARTED_ANEW, replica, (log.end, message.start))
             follower.start_anew(log, message.start)
             replica.above.clear()
         if message.start != log.end:
             self._attach_later(now, stream, replica)
             return
         follower.attached = True
+        before = follower.high_watermark
         self._learn(now, replica, message.high_watermark, message.log_start)
+        if follower.high_watermark != before:
+            moved = (before, follower.high_watermark, follower.epoch)
+            self._note(Kind.HIGH_WATERMARK, replica, moved)
         stream.acks[message.channel] = None
 
     def _state(self, now: Instant, stream: Incoming, replica: Replica, message: State) -> None:

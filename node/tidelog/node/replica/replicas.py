@@ -34,6 +34,12 @@ class Replica(Struct, eq=False):
     """The high watermark as far as it was known when it was last neither."""
     above: deque[tuple[Offset, int]] = field(default_factory=deque)
     """What was appended above the high watermark: where it ends, how many bytes it is."""
+    told: Offset = Offset(0)
+    """The high watermark when it last moved."""
+    seen: Offset = Offset(0)
+    """The high watermark at the last tick."""
+    standstill: int = 0
+    """For how many ticks it has stood though records wait; or that its next move is to be told."""
 
     @property
     def key(self) -> TopicPartition:

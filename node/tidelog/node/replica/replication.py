@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, Partition, Uuid
 from tidelog.kernel.instant import Instant, ms
+from tidelog.node.ipc.events import Kind
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.leader import AdvanceHighWatermark, Leader
 from tidelog.node.replica.outbox import Address, Outbox
@@ -38,6 +39,11 @@ from tidelog.wire.replication import (
 TICK_MS: Final = 100
 LATE_MS: Final = 1_000
 """A tick so much too late says that this process stood still: then nobody else is called slow."""
+
+
+_WORTH_TELLING: Final = 10
+"""So many ticks a high watermark stood still, or its leader's epoch begins: the next move of it is
+one that people look for."""
 
 
 class Surroundings(NamedTuple):
@@ -131,8 +137,12 @@ class Replication:
         self._receiving.rest(replica)
         self._sending.role_changed(replica)
         leader = _leader(replica)
+        if len(leader.replicas) > 1:
+            begins = (leader.epoch, leader.epoch_start, leader.high_watermark)
+            self._note(Kind.LEADS, replica, begins)
         if leader.recount() is not None:
             replica.above.clear()
+        replica.told, replica.standstill = leader.high_watermark, _WORTH_TELLING
         self._watch(replica, leader)
         self._waiting.disturbed(now, replica.key)
 
@@ -143,6 +153,7 @@ class Replication:
         self._watch(replica, _leader(replica))
         self._look_for_joining(now, replica)
         if advance is not None:
+            replica.standstill = _WORTH_TELLING
             self._advanced(now, replica, advance)
         else:
             self._waiting.advanced(now, replica.key, 0)  # enough may be in sync again, or too few
@@ -151,6 +162,10 @@ class Replication:
         """This replica follows another broker, under its follower's epoch."""
         self._sending.role_changed(replica)
         self._unwatch(replica)
+        follower = replica.follower
+        assert follower is not None, replica.key
+        begins = (follower.leader, follower.epoch, replica.log.end, follower.high_watermark)
+        self._note(Kind.FOLLOWS, replica, begins)
         self._receiving.follow(now, replica)
         self._waiting.disturbed(now, replica.key)
 
@@ -192,6 +207,11 @@ class Replication:
     def _advanced(self, now: Instant, replica: Replica, advance: AdvanceHighWatermark) -> None:
         """Last in its turn: who is answered may find out that this broker was given up, and then
         nothing is led here any more."""
+        if replica.standstill >= _WORTH_TELLING:
+            jump = (replica.told, advance.to, _leader(replica).epoch)
+            self._note(Kind.HIGH_WATERMARK, replica, jump)
+            replica.standstill = 0
+        replica.told = advance.to
         size = replica.passed(advance.to)
         self._sending.advanced(now, replica)
         self._waiting.advanced(now, replica.key, size)
@@ -279,6 +299,7 @@ class Replication:
         if now >= self._patient_until:
             self._look_for_silence(now)
             self._look_for_lag(now)
+        self._look_for_standstill()
         for replica in list(self._candidates):
             self._look_for_joining(now, replica)
 
@@ -303,6 +324,15 @@ class Replication:
                 self._propose(now, replica, ())
             elif leader.is_level():
                 del self._lagging[replica]
+
+    def _look_for_standstill(self) -> None:
+        """When a high watermark moves that could not for long, people shall hear of it."""
+        for replica in self._lagging:
+            if replica.standstill < _WORTH_TELLING:
+                leader = _leader(replica)
+                waits = leader.high_watermark == replica.seen < leader.end
+                replica.standstill = replica.standstill + 1 if waits else 0
+                replica.seen = leader.high_watermark
 
     def _heard(self, broker: BrokerId) -> Instant:
         return self._sending.heard.get(broker, Instant(0))
@@ -353,7 +383,7 @@ class Replication:
                 ),
             )
         )
-        self._note("isr_proposed", replica, {"isr": ",".join(map(str, isr))})
+        self._note(Kind.ISR_PROPOSED, replica, (isr, leader.epoch))
 
     def take_proposals(self) -> list[IsrChange]:
         """For the coordinator; `proposed` wants to know what became of them."""
@@ -382,10 +412,11 @@ class Replication:
                 leader.unanswered()
                 self._candidates[replica] = None
             elif outcomes[index] is not ErrorCode.NONE:
-                self._note("isr_refused", replica, {"reason": outcomes[index].name})
+                self._note(Kind.ISR_REFUSED, replica, (outcomes[index], leader.epoch))
                 self._candidates[replica] = None
                 advance = leader.refused()
                 if advance is not None:
+                    replica.standstill = _WORTH_TELLING
                     self._advanced(now, replica, advance)
 
     def _replica(self, topic: Uuid, partition: int) -> Replica | None:

@@ -25,6 +25,7 @@ from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.few_lines import FewLines
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.coordinator_link import CoordinatorLink, Hooks
+from tidelog.node.ipc.events import Kind
 from tidelog.node.ipc.layout import Role, SlotState, Word, slot_of
 from tidelog.node.ipc.standing import Standing
 from tidelog.node.log.directory import LogDirectory
@@ -46,6 +47,7 @@ from tidelog.node.runtime.flusher import Flusher
 from tidelog.node.runtime.log_volume import LogVolume
 from tidelog.node.runtime.neighbours import Neighbours
 from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
+from tidelog.node.runtime.recorder import Recorder
 from tidelog.node.runtime.replicator import Replicator, ReplicatorParts
 from tidelog.wire.errors import ErrorCode
 
@@ -85,6 +87,8 @@ class BrokerProcess:
             pid=os.getpid(),
             incarnation=launch.incarnation,
         )
+        ring = self._board.ring(launch.board_slot)
+        self._recorder = Recorder(ring, log, launch.incarnation, self._topic_name)
 
     def start(self) -> None:
         """Open the log directory, find the coordinator; clients are let in once it has answered."""
@@ -107,6 +111,7 @@ class BrokerProcess:
                 waiting=self._waiting,
                 settings=settings,
                 log=self._log,
+                recorder=self._recorder,
                 on_storage_failure=self._on_storage_failure,
             ),
         )
@@ -269,6 +274,10 @@ class BrokerProcess:
             self._slot.words[Word.STATE] = SlotState.RUNNING
             self._slot.publish()
 
+    def _topic_name(self, topic: Uuid) -> str | None:
+        known = self._link.image.topics.get(topic)
+        return None if known is None else known.name
+
     def _on_fenced(self) -> None:
         lost = self._standing.is_lost()
         assert lost, "the metadata says that this broker is out, its fence word does not"
@@ -282,6 +291,7 @@ class BrokerProcess:
         if self._stopping:
             return  # it has asked for that
         self._log.warning("fenced", epoch=epoch)
+        self._recorder.record_broker(Kind.LOST, self._launch.broker_id, epoch)
         self._slot.words[Word.STATE] = SlotState.FENCED
         self._slot.publish()
 
@@ -323,6 +333,7 @@ class BrokerProcess:
         self._slot.heartbeat(now)
         self._replicator.tick(now, self._broker.wall_offset_ns)
         self._ticks += 1
+        self._recorder.turn()
         self._keep_small(now)
         if self._ticks % 10 == 0:
             self._publish(now)
@@ -449,6 +460,7 @@ class BrokerProcess:
         self._flusher.close(self._high_watermarks, sync=sync, done=self._on_closed)
 
     def _on_closed(self) -> None:
+        self._recorder.close()
         self._link.close()
         self._neighbours.close()
         self._alarm.cancel()

@@ -10,6 +10,7 @@ from tidelog.kernel.ids import Offset, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.launch import BrokerLaunch
 from tidelog.node.ipc.coordinator_link import CoordinatorLink
+from tidelog.node.ipc.events import Kind, Value
 from tidelog.node.ipc.pipelines import Pipelines
 from tidelog.node.ipc.ring_memory import SharedRings
 from tidelog.node.metadata.image import MetadataImage
@@ -17,6 +18,7 @@ from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.replication import Replication, Surroundings
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.process import EventLog
+from tidelog.node.runtime.recorder import Recorder
 from tidelog.wire.control import IsrChange
 from tidelog.wire.errors import ErrorCode, WireError
 
@@ -33,6 +35,7 @@ class ReplicatorParts:
     settings: Mapping[str, Any]
     """Live: a change counts at once."""
     log: EventLog
+    recorder: Recorder
     on_storage_failure: Callable[[TopicPartition, Exception], None]
 
 
@@ -48,6 +51,7 @@ class Replicator:
         self._loop = loop
         self._parts = parts
         self._log = parts.log
+        self._recorder = parts.recorder
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
         self._link: CoordinatorLink | None = None
@@ -151,8 +155,8 @@ class Replicator:
     def _on_no_room(self, sentence: str) -> None:
         self._log.warning("no_ring", reason=sentence)
 
-    def _on_note(self, kind: str, replica: Replica, numbers: dict[str, int | str]) -> None:
-        self._log.info(kind, partition=replica.log.name.directory, **numbers)
+    def _on_note(self, kind: Kind, replica: Replica, values: tuple[Value, ...]) -> None:
+        self._recorder.record(kind, replica.topic_id, replica.partition, *values)
 
 
 def _now() -> Instant:

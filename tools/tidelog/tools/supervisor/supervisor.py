@@ -21,9 +21,11 @@ from tidelog.kernel.instant import Instant, ms, s
 from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, log_file, supervisor_socket
 from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.node.ipc.board import Board
+from tidelog.node.ipc.events import Kind
 from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
 from tidelog.node.runtime.cut_off import CannotCutError, cut_off
 from tidelog.node.runtime.process import EventLog
+from tidelog.node.runtime.recorder import Recorder
 from tidelog.tools.supervisor import child, plan, proc
 from tidelog.tools.supervisor.answers import Answers
 from tidelog.tools.supervisor.entries import Entries
@@ -82,6 +84,8 @@ class Supervisor:
         self._finished = False
         self._failure: str | None = None
         self._slot = setup.board.writer(slot_of(Role.SUPERVISOR))
+        ring = setup.board.ring(slot_of(Role.SUPERVISOR))
+        self._recorder = Recorder(ring, log, Incarnation(0))
         cluster = setup.folder.cluster
         names = [Name(Role.COORDINATOR, 0)]
         names += [Name(Role.BROKER, broker) for broker in range(len(cluster.ports))]
@@ -106,6 +110,7 @@ class Supervisor:
         gc.enable()
         while not self._finished:
             self._turn()
+        self._recorder.close()
         self._service.close()
         if self._failure is not None:
             self._report.failed(self._failure, 1)
@@ -302,8 +307,18 @@ class Supervisor:
         write = log.warning if word == "died" else log.info
         write(f"process_{word}", of=str(name), its_pid=process.pid, **fields)
         self._service.tell(self._event(word, process))
+        if word == "started":
+            self._record(Kind.STARTED, process)
+        else:
+            self._record(Kind.ENDED, process, process.code)
         if word == "died" and self.plan.opened and not self.plan.ending:
             self._report.progress(_news_of_a_death(process))
+
+    def _record(self, kind: Kind, process: plan.Process, *more: int) -> None:
+        """For the timelines of partitions, to which brokers are all that matters."""
+        if process.name.role is Role.BROKER:
+            broker = process.name.process_id
+            self._recorder.record_broker(kind, broker, process.incarnation, *more)
 
     def _event(self, word: str, process: plan.Process) -> Document:
         return {
@@ -394,6 +409,7 @@ class Supervisor:
 
     def _look(self, now: Instant) -> None:
         self._slot.heartbeat(now)
+        self._recorder.turn()
         readings = {
             name: self._reading(name, living)
             for name, living in self._living.items()
@@ -403,10 +419,12 @@ class Supervisor:
             process = self.plan.processes[change.name]
             if isinstance(change, Hung):
                 log.warning("process_hung", of=str(change.name), why=change.why)
+                self._record(Kind.HUNG, process)
                 self._service.tell(self._event("hung", process))
                 self._end_hang(change.name)
             else:
                 log.warning("process_resumed", of=str(change.name))
+                self._record(Kind.RESUMED, process)
                 self._service.tell(self._event("resumed", process))
         due = self._hang.deadline()
         regular = Instant(now + LOOK_EVERY)
@@ -426,6 +444,7 @@ class Supervisor:
             log.warning("clients_not_cut_off", of=str(name), reason=str(error))
             return
         log.info("clients_cut_off", of=str(name), connections=cut.connected)
+        self._record(Kind.CUT_OFF, self.plan.processes[name], cut.connected)
 
     def _port(self, name: Name) -> int:
         return self._setup.folder.cluster.ports[name.process_id]

@@ -1,0 +1,51 @@
+"""What people are told of committed records: elections, in-sync replicas, fencing. Pure."""
+
+from collections.abc import Iterable, Iterator
+
+from tidelog.kernel.ids import ZERO_UUID, Uuid
+from tidelog.node.ipc.events import Happening, Kind
+from tidelog.node.metadata.image import MetadataImage
+from tidelog.wire.metadata_records import (
+    BrokerFenced,
+    BrokerUnfenced,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionCreated,
+    PartitionView,
+)
+
+
+def happenings(before: MetadataImage, records: Iterable[MetadataRecord]) -> Iterator[Happening]:
+    """What the records change in the image as it was before them."""
+    changed: dict[tuple[Uuid, int], PartitionView] = {}
+    for record in records:
+        match record:
+            case PartitionCreated(topic, partition, view):
+                changed[topic, partition] = view
+                values = (view.replicas, view.isr, view.leader, view.leader_epoch)
+                yield Happening(Kind.CREATED, topic, partition, values)
+            case PartitionChanged(topic, partition, view):
+                old = changed.get((topic, partition)) or before.topics[topic].partitions[partition]
+                changed[topic, partition] = view
+                yield from _change(topic, partition, old, view)
+            case BrokerFenced(broker, epoch):
+                yield Happening(Kind.BROKER_FENCED, ZERO_UUID, -1, (broker, epoch))
+            case BrokerUnfenced(broker, epoch):
+                yield Happening(Kind.BROKER_UNFENCED, ZERO_UUID, -1, (broker, epoch))
+            case _:
+                pass
+
+
+def _change(
+    topic: Uuid, partition: int, old: PartitionView, new: PartitionView
+) -> Iterator[Happening]:
+    """The election last: it is made among those who are in sync then."""
+    if set(new.isr) != set(old.isr) or set(new.elr) != set(old.elr):
+        values = (new.isr, old.isr, new.elr, new.partition_epoch)
+        yield Happening(Kind.ISR_CHANGED, topic, partition, values)
+    if new.leader != old.leader or new.leader_epoch != old.leader_epoch:
+        elected = (new.leader, new.leader_epoch, old.leader, new.isr, new.elr)
+        yield Happening(Kind.ELECTED, topic, partition, elected)
+    if new.lossy_elections > old.lossy_elections:
+        lost = (new.leader, new.leader_epoch, new.lost_records - old.lost_records)
+        yield Happening(Kind.RECORDS_LOST, topic, partition, lost)

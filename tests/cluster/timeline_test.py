@@ -1,0 +1,136 @@
+"""`tidelog timeline` on real processes that die and hang: what happened, from all, in order."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cluster import Cluster, until
+from harness.golden import Golden, told
+
+pytestmark = pytest.mark.slow
+
+Event = dict[str, Any]
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path, brokers=3) as running:
+        running.done("topic", "create", "t", "-p", "1", "-r", "3")
+        yield running
+
+
+def timeline(cluster: Cluster) -> list[Event]:
+    events: list[Event] = cluster.done("timeline", "t:0", "--json").document["events"]
+    return events
+
+
+def first(events: list[Event], name: str, **fields: object) -> int:
+    """Where the first such event stands."""
+    return next(
+        index
+        for index, event in enumerate(events)
+        if event["event"] == name and fields.items() <= event.items()
+    )
+
+
+def leader_of(cluster: Cluster) -> int:
+    shown = cluster.done("topic", "describe", "t", "--json").document
+    return int(shown["topics"][0]["partitions"][0]["leader"])
+
+
+def test_a_failover_is_told_by_all_who_took_part_in_the_order_it_happened(three: Cluster) -> None:
+    old = leader_of(three)
+    three.done("produce", "t", "--acks", "all", text="before\n")
+    three.done("broker", "kill", str(old))
+    until(lambda: leader_of(three) not in {-1, old}, "another leads")
+    new = leader_of(three)
+    three.done("produce", "t", "--acks", "all", text="after\n")
+    three.done("broker", "start", str(old))
+    three.done("wait", "isr", "t")
+    events = timeline(three)
+    assert [event["at"] for event in events] == sorted(event["at"] for event in events)
+    story = [
+        first(events, "created", leader=old, isr=[0, 1, 2]),
+        first(events, "leads", leader_epoch=0, process=f"broker-{old}"),
+        first(events, "high_watermark", process=f"broker-{old}", to=1, leader_epoch=0),
+        first(events, "ended", process="supervisor-0", broker=old, code=-9),
+        first(events, "broker_fenced", process="coordinator-0", broker=old),
+        first(events, "isr_changed", before=[0, 1, 2], isr=sorted({0, 1, 2} - {old})),
+        first(events, "elected", leader=new, before=old, leader_epoch=1),
+        first(events, "leads", leader_epoch=1, process=f"broker-{new}", end=1),
+        first(events, "high_watermark", process=f"broker-{new}", to=2, leader_epoch=1),
+        first(events, "follows", process=f"broker-{old}", leader_epoch=1),
+        first(events, "isr_changed", isr=[0, 1, 2]),
+    ]
+    assert story == sorted(story), events
+    assert len({(event["process"], event["number"]) for event in events}) == len(events)
+    three.stop()
+    assert timeline(three)[: len(events)] == events
+
+
+def test_what_a_killed_broker_had_not_written_down_is_told_all_the_same(three: Cluster) -> None:
+    """Everything is stopped while the log still waits for its next turn."""
+    old = leader_of(three)
+    pids = {broker: three.broker_pid(broker) for broker in range(3)}
+    three.done("broker", "kill", str(old))
+    until(lambda: "elected" in {event["event"] for event in timeline(three)}, "an election")
+    for broker, pid in pids.items():
+        if broker != old:
+            os.kill(pid, signal.SIGKILL)
+    events = timeline(three)
+    new = events[first(events, "elected")]["leader"]
+    assert first(events, "leads", process=f"broker-{new}", leader_epoch=1)
+
+
+def test_a_hang_is_told_from_the_stop_to_the_return(three: Cluster) -> None:
+    old = leader_of(three)
+    three.done("broker", "pause", str(old))
+    until(lambda: leader_of_others(three, old) not in {-1, old}, "another leads")
+    three.done("broker", "resume", str(old))
+    three.done("wait", "isr", "t")
+    events = timeline(three)
+    story = [
+        first(events, "hung", broker=old),
+        first(events, "broker_fenced", broker=old),
+        first(events, "elected", before=old),
+        first(events, "lost", process=f"broker-{old}", broker=old),
+        first(events, "broker_unfenced", broker=old, broker_epoch=unfenced(events, old)),
+        first(events, "isr_changed", isr=[0, 1, 2]),
+    ]
+    assert story == sorted(story), events
+    assert first(events, "cut_off", broker=old) > first(events, "hung", broker=old)
+
+
+def unfenced(events: list[Event], broker: int) -> int:
+    """The broker epoch of its return."""
+    return max(
+        int(event["broker_epoch"])
+        for event in events
+        if event["event"] == "broker_unfenced" and event["broker"] == broker
+    )
+
+
+def leader_of_others(cluster: Cluster, paused: int) -> int:
+    alive = [one for n, one in enumerate(cluster.bootstrap.split(",")) if n != paused]
+    shown = cluster.done("topic", "describe", "t", "--json", "-b", ",".join(alive)).document
+    return int(shown["topics"][0]["partitions"][0]["leader"])
+
+
+def test_its_words(tmp_path: Path, golden: Golden) -> None:
+    with Cluster(tmp_path) as cluster:
+        cluster.done("topic", "create", "orders")
+        running = told(
+            cluster,
+            ["timeline", "orders:0"],
+            ["timeline", "orders:0", "--json"],
+            ["timeline", "order:0"],
+            ["timeline", "orders:1"],
+            ["timeline", "orders"],
+            ["timeline", "orders:0", "--cluster", "other"],
+        )
+        cluster.stop()
+        golden("cli_timeline", running + told(cluster, ["timeline", "orders:0"]))

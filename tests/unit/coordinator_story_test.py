@@ -1,0 +1,51 @@
+"""What people are told of the coordinator's decisions, out of the records alone."""
+
+from harness.controllers import topic
+from harness.conversations import Conversation
+from tidelog.coordinator.controller.requests import BrokerLost
+from tidelog.kernel.ids import BrokerId, Incarnation
+from tidelog.node.ipc.events import Kind, fields_of
+
+
+def running(*brokers: int) -> Conversation:
+    talk = Conversation()
+    talk.start_coordinator()
+    for broker in brokers:
+        talk.start_broker(broker)
+    talk.settle()
+    return talk
+
+
+def test_a_death_is_told_as_fencing_then_in_sync_replicas_then_the_election() -> None:
+    talk = running(0, 1, 2)
+    talk.create(0, topic("t", 1, 3))
+    talk.settle()
+    (created,) = [one for one in talk.happened if one.kind is Kind.CREATED]
+    fields = fields_of(created.kind, created.values)
+    assert fields["replicas"] == fields["isr"] == [0, 1, 2]
+    leader = fields["leader"]
+    assert isinstance(leader, int)
+    talk.happened.clear()
+    talk.tell(BrokerLost(BrokerId(leader), Incarnation(1)))
+    assert talk.happened == []  # nothing is so before it is on disk
+    talk.force()
+    fenced, isr, elected = talk.happened
+    assert fenced.kind is Kind.BROKER_FENCED
+    assert fields_of(fenced.kind, fenced.values)["broker"] == leader
+    assert isr.kind is Kind.ISR_CHANGED
+    told = fields_of(isr.kind, isr.values)
+    assert told["before"] == [0, 1, 2]
+    assert told["isr"] == sorted({0, 1, 2} - {leader})
+    assert elected.kind is Kind.ELECTED
+    told = fields_of(elected.kind, elected.values)
+    assert (told["before"], told["leader_epoch"]) == (leader, 1)
+    assert told["leader"] in {0, 1, 2} - {leader}
+    assert (elected.topic, elected.partition) == (created.topic, 0)
+
+
+def test_a_return_is_told_as_unfencing() -> None:
+    talk = running(0, 1)
+    talk.happened.clear()
+    talk.tell(BrokerLost(BrokerId(0), Incarnation(1)))
+    talk.settle()
+    assert [one.kind for one in talk.happened] == [Kind.BROKER_FENCED, Kind.BROKER_UNFENCED]
