@@ -42,6 +42,7 @@ from tidelog.coordinator.controller.requests import (
     RegisterBroker,
     TellLogEnds,
 )
+from tidelog.coordinator.controller.states import check_steps
 from tidelog.coordinator.controller.waiting import AppliedWaits
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset, ProducerId, RequestId
@@ -123,6 +124,7 @@ class ControllerShard:
         return Decision((*elected, *fenced), replies)
 
     def replay(self, record: MetadataRecord) -> None:
+        check_steps(self.image, record)
         self.image.replay(record)
 
     def deadline(self) -> Instant | None:
