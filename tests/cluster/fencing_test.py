@@ -14,6 +14,7 @@ from harness.cluster import Cluster, until
 from harness.fetch_raw import fetch_all
 from harness.produce_raw import batch_of, produce_request
 from harness.raw import RawClient
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k00_produce, k18_api_versions
 
 pytestmark = pytest.mark.slow
@@ -135,3 +136,71 @@ def test_a_machine_that_stands_still_for_seconds_fences_nobody(two: Cluster) -> 
     assert [row["pid"] for row in two.status()["processes"]] == pids
     assert events(two, "supervisor-0", "process_hung") == 0
     assert events(two, "coordinator-0", "broker_fenced") == 0
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path, brokers=3) as running:
+        running.done("topic", "create", "t", "-r", "3", "-c", "min.insync.replicas=2")
+        yield running
+
+
+def described(cluster: Cluster, broker: int) -> dict[str, Any]:
+    """The only partition, as this broker knows it."""
+    address = cluster.bootstrap.split(",")[broker]
+    shown = cluster.done("topic", "describe", "t", "--json", "-b", address).document
+    row: dict[str, Any] = shown["topics"][0]["partitions"][0]
+    return row
+
+
+def values_of_replica(cluster: Cluster, broker: int) -> list[str]:
+    words = ["log", "dump", "t:0", "--broker", str(broker), "--deep", "--json"]
+    rows = [json.loads(line) for line in cluster.done(*words).out.splitlines()]
+    return [row["value"] for row in rows if "value" in row]
+
+
+def test_a_paused_leader_returns_as_a_follower_and_with_the_log_of_the_others(
+    three: Cluster,
+) -> None:
+    old = int(described(three, 0)["leader"])
+    other = (old + 1) % 3
+    with client_of(three, old) as client:
+        assert send(client, "t", b"before") == 0
+        three.done("broker", "pause", str(old))
+        client.start(k00_produce.API, 9, produce_request("t", batch_of(b"meanwhile")))
+        assert client.is_closed_by_peer()
+    until(lambda: described(three, other)["leader"] not in {-1, old}, "another leads")
+    new = int(described(three, other)["leader"])
+    with client_of(three, new) as client:
+        assert send(client, "t", b"after") == 0
+        assert [row.value for row in fetch_all(client, "t")] == [b"before", b"after"]
+    three.done("broker", "resume", str(old))
+    until(lambda: described(three, new)["isr"] == described(three, new)["replicas"], "all in sync")
+    assert described(three, old)["leader"] == new
+    assert events(three, f"broker-{old}", "fenced") == 1
+    replicas = [values_of_replica(three, broker) for broker in range(3)]
+    assert replicas == [["before", "after"]] * 3
+    with client_of(three, old) as client:
+        assert send(client, "t", b"to the old one") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_every_broker_paused_in_turn_loses_nothing(three: Cluster) -> None:
+    written = []
+    for turn in range(3):
+        leader = int(described(three, turn)["leader"])
+        witness = (leader + 1) % 3
+        with client_of(three, leader) as client:
+            written.append(b"%d" % turn)
+            assert send(client, "t", written[-1]) == 0
+            three.done("broker", "pause", str(leader))
+            assert client.is_closed_by_peer()
+        until_led_by_another(three, witness, leader)
+        three.done("broker", "resume", str(leader))
+        three.done("wait", "isr", "t")
+    leader = int(described(three, 0)["leader"])
+    with client_of(three, leader) as client:
+        assert [row.value for row in fetch_all(client, "t")] == written
+
+
+def until_led_by_another(cluster: Cluster, witness: int, old: int) -> None:
+    until(lambda: described(cluster, witness)["leader"] not in {-1, old}, "another leads")
