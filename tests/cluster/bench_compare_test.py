@@ -19,15 +19,18 @@ pytestmark = pytest.mark.slow
 METERED = {"brokers_cpu_s", "client_cpu_s", "other_share", "limited_by"}
 
 
-def test_every_client_program_runs_against_a_cluster_of_two_brokers() -> None:
-    with running(brokers=2) as cluster:
-        fill(cluster.bootstrap, "consume", size=100, records=2_000)
-        make_topic(cluster.bootstrap, "latency", 1)
-        make_topic(cluster.bootstrap, "prebuilt", 3)
+@pytest.mark.parametrize(("brokers", "replication"), [(1, 1), (3, 3)])
+def test_every_client_program_runs_against_a_cluster(brokers: int, replication: int) -> None:
+    with running(brokers=brokers) as cluster:
+        fill(cluster.bootstrap, "consume", size=100, records=2_000, replication=replication)
+        make_topic(cluster.bootstrap, "latency", 1, replication=replication)
+        make_topic(cluster.bootstrap, "prebuilt", 3, replication=replication)
         with open_pipelines(cluster, "prebuilt", batch_bytes=16_384) as pipelines:
             small = pump_run(cluster, pipelines, in_flight=5, seconds=0.1, bytes_max=1_000_000)
         found: dict[str, Figures] = {
-            "produce": produce_run(cluster, Load(size=100, seconds=0.1, bytes_max=100_000)),
+            "produce": produce_run(
+                cluster, Load(100, replication=replication, seconds=0.1, bytes_max=100_000)
+            ),
             "consume": consume_run(cluster, "consume", size=100, records=2_000),
             "small": small,
             "latency": latency_run(cluster, "latency", Pace(seconds=0.2, acks="1")),
