@@ -9,7 +9,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +48,7 @@ from workloads import (
 
 _BATCH_BYTES: Final = {"large": 1_000_000, "small": 16_384}
 _IN_FLIGHT: Final = 5
+_PLACES: Final = {"--jars", "--json", "--pages"}
 _PACED_TOPIC: Final = "paced"
 _READ_TOPIC: Final = "read"
 _IDLE_S: Final = 2.0
@@ -323,11 +324,22 @@ def measure_all(asked: argparse.Namespace) -> Found:
     return {
         "bench": "compare",
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "command": shlex.join(["bench/compare", *sys.argv[1:]]),
+        "command": called(sys.argv[1:]),
         "settings": settings_of(bench),
         "machine": machine(),
         "questions": {name: side_by_side(runs, asked.noise) for name, runs in bench.found.items()},
     }
+
+
+def called(arguments: Sequence[str]) -> str:
+    """How this was asked, without the places of files, which are this machine's."""
+    kept: list[str] = []
+    before = ""
+    for word in arguments:
+        if not _PLACES & {before, word}:
+            kept.append(word)
+        before = word
+    return shlex.join(["bench/compare", *kept])
 
 
 def run(asked: argparse.Namespace) -> None:

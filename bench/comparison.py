@@ -96,6 +96,7 @@ Goals = Mapping[tuple[str, str], float]
 _ONE_BROKER: Final[Goals] = {
     ("startup", "first_ack_s"): 1 / 7,
     ("startup", "idle_pss_mb"): 1 / 5,
+    ("produce", "mb_per_s"): 1.5,
     ("produce", "brokers_cpu_s_per_gb"): 1 / 4,
     ("large", "mb_per_s"): 1.5,
     ("large", "brokers_cpu_s_per_gb"): 1 / 4,

@@ -6,7 +6,9 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
+from compare import called
 from comparison import ROWS, Answer, Found, goals, lines, notes, ratio, read, side_by_side, table
+from harness.tidy_checks import ROOT
 from measuring import Figures
 from pages import page, picture, whole_label, write_pages
 
@@ -112,6 +114,17 @@ def test_a_stored_document_gives_the_same_table_and_pages(tmp_path: Path) -> Non
     assert table(again) == table(found())
     assert (tmp_path / "comparison.md").read_text(encoding="utf-8") == page(again)
     assert (tmp_path / "comparison.svg").read_text(encoding="utf-8") == picture(again)
+
+
+def test_the_pages_in_docs_are_made_of_the_figures_beside_them() -> None:
+    stored = read(ROOT / "docs/comparison.json")
+    assert (ROOT / "docs/comparison.md").read_text(encoding="utf-8") == page(stored)
+    assert (ROOT / "docs/comparison.svg").read_text(encoding="utf-8") == picture(stored)
+
+
+def test_the_command_is_kept_without_the_places_of_files() -> None:
+    words = ["--brokers", "1", "--pages", "docs", "--runs", "3", "--jars", "/some/where"]
+    assert called(words) == "bench/compare --brokers 1 --runs 3"
 
 
 def test_a_document_of_another_shape_is_refused_by_its_name_and_field(tmp_path: Path) -> None:
