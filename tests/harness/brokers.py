@@ -152,6 +152,8 @@ class HandlerBench:
         self.someone_left = False
         """Whether the broker knows of a death that the image does not tell yet."""
         self.failures: list[tuple[TopicPartition, str]] = []
+        self.aside: list[Callable[[], None]] | None = None
+        """Where a test collects long work to do it later; None: it is done at once."""
         self.link = FakeLink()
         self.storage = FakeStorage()
         self.image = MetadataImage(noting=True)
@@ -194,6 +196,7 @@ class HandlerBench:
             link=self.link,
             producer_ids=ProducerIds(self.link.allocate_producer_ids),
             storage=self.storage,
+            aside=self._aside,
             on_storage_failure=lambda key, error: self.failures.append((key, str(error))),
             someone_left=lambda: self.someone_left,
             wall_offset_ns=START_MS * 1_000_000,
@@ -201,6 +204,15 @@ class HandlerBench:
         self.dispatcher = Dispatcher(self.broker, routes())
         self._topics = 0
         self.replay(ClusterCreated("cluster"), _registered(), BrokerUnfenced(ME, Offset(1)))
+
+    def _aside(self, work: Callable[[], Any], done: Callable[[Instant, Any], None]) -> None:
+        def do() -> None:
+            done(self.now, work())
+
+        if self.aside is None:
+            do()
+        else:
+            self.aside.append(do)
 
     def replay(self, *records: Any) -> None:
         for record in records:
@@ -234,9 +246,10 @@ class HandlerBench:
         self.replay(TopicDeleted(topic_id))
 
     def begin(self, client: FakeClient, api: AnyApi, version: int, message: object) -> None:
-        """Hand one request to its handler, in a buffer as a connection has."""
+        """Hand one request to its handler, in a buffer that is used again as a connection's is."""
         frame = bytearray(request_bytes(api, version, message)[4:])
         self.dispatcher.begin(client, memoryview(frame), self.now)
+        frame[:] = bytes(len(frame))
 
     def ask(self, api: AnyApi, version: int, message: object) -> Any:
         """One request on a connection of its own, answered at once."""

@@ -171,6 +171,7 @@ class Life:
             link=self,
             producer_ids=ProducerIds(self.allocate_producer_ids),
             storage=NoStorage(),
+            aside=lambda work, done: done(self.world.now, work()),
             on_storage_failure=lambda key, why: self.troubles.append((key, str(why))),
             wall_offset_ns=NOW_MS * 1_000_000,
         )

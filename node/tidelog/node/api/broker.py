@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tidelog.kernel.ids import BrokerId, ProducerId, TopicPartition
 from tidelog.kernel.instant import Instant, WallMs
@@ -16,6 +16,8 @@ from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.replication import Replication
 from tidelog.node.replica.waiting import BROKERS, Waiting
 from tidelog.wire.errors import ErrorCode
+
+_T = TypeVar("_T")
 
 
 class Link(Protocol):
@@ -60,6 +62,14 @@ class Storage(Protocol):
         ...
 
 
+class Aside(Protocol):
+    """How a handler has something done that takes the processor for long."""
+
+    def __call__(self, work: Callable[[], _T], done: Callable[[Instant, _T], None]) -> None:
+        """`work` touches nothing of the broker's; `done` gets the time and its result then."""
+        ...
+
+
 @dataclass(slots=True)
 class Counters:
     """What the board shows of the data plane."""
@@ -87,6 +97,7 @@ class Broker:
     link: Link
     producer_ids: ProducerIds
     storage: Storage
+    aside: Aside
     on_storage_failure: Callable[[TopicPartition, Exception], None]
     """Told when a partition's files could not be written or read."""
     wall_offset_ns: int = 0

@@ -63,6 +63,14 @@ class Call:
         self.slot.pieces = [len(frame).to_bytes(4, "big"), frame]
         self.client.answered()
 
+    def hold(self) -> None:
+        """Begin nothing behind this request until `release`: what follows must find it done."""
+        self.slot.barrier = True
+
+    def release(self) -> None:
+        self.slot.barrier = False
+        self.client.answered()  # what was held back may begin
+
     def park(self, waiter: Waiter) -> None:
         """Have it answered when the waiter wakes; a client that goes away takes it along."""
         waiting = self.broker.waiting

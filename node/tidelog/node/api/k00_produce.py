@@ -5,23 +5,26 @@ transaction protocol 2 and with topic ids in produce). ApiVersions says the floo
 does: librdkafka before 2.12 sends uncompressed batches to a broker that does not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import Offset
+from tidelog.kernel.ids import Offset, Partition
 from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.limits import KIB
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.leader_hints import hint
 from tidelog.node.api.registry import NO_ANSWER, Route
 from tidelog.node.log.recompress import recompressed
-from tidelog.node.log.validation import validate_produced
+from tidelog.node.log.validation import BatchRules, validate_produced
 from tidelog.node.net.client import CloseConnectionError
 from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.replicas import Replica
 from tidelog.node.replica.waiting import Waiter
+from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k00_produce import (
     API,
@@ -34,12 +37,15 @@ from tidelog.wire.messages.k00_produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tidelog.wire.records import CODEC_MASK, HEADER_BYTES, BatchHeader
 
 ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
 _ZSTD_VERSION: Final = 7
 _HINTS_VERSION: Final = 10
-_ZSTD: Final = 4
+_ATTRIBUTES_LOW_AT: Final = 22
+_UNPACKED_AT_ONCE_MAX: Final = 4 * KIB
+"""A compressed batch of a compacted topic that is larger is looked at in a thread."""
 
 
 class _Pending(NamedTuple):
@@ -61,16 +67,45 @@ class _Pending(NamedTuple):
         return ErrorCode.NONE if self.leader.high_watermark >= self.end else None
 
 
+class _Batch(NamedTuple):
+    """A batch that may be appended."""
+
+    records: memoryview
+    header: BatchHeader
+
+
+class _Work(NamedTuple):
+    """A batch that takes long to make ready."""
+
+    data: PartitionProduceData
+    rules: BatchRules
+    now_ms: int
+    version: int
+
+
+_Ready = Mapping[int, _Batch | Rejected]
+
+
 def produce(call: Call, request: ProduceRequest) -> object | None:
-    acks = request.acks
-    if not -1 <= acks <= 1:
+    if not -1 <= request.acks <= 1:
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    long_work = _long_work(call, request)
+    if long_work:
+        call.hold()
+        call.broker.aside(partial(_make_ready, long_work), partial(_go_on, call, request))
+        return None
+    return _produce(call, request, {})
+
+
+def _produce(call: Call, request: ProduceRequest, ready: _Ready) -> object | None:
+    acks = request.acks
     pending: list[_Pending] = []
     answers = [
         TopicProduceResponse(
             name=topic.name,
             partition_responses=[
-                _append(call, topic.name, data, acks, pending) for data in topic.partition_data
+                _append(call, topic.name, data, acks, pending, ready)
+                for data in topic.partition_data
             ],
         )
         for topic in request.topic_data
@@ -88,19 +123,90 @@ def produce(call: Call, request: ProduceRequest) -> object | None:
     return _with_hints(call, answer)
 
 
+def _long_work(call: Call, request: ProduceRequest) -> list[_Work]:
+    """Batches to be packed anew, or unpacked for a look at their keys: nobody shall wait for it.
+
+    They are copied: the connection's buffer is gone when it is done.
+    """
+    replicas = call.broker.replicas
+    found: list[_Work] = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            replica = replicas.get((topic.name, Partition(data.index)))
+            records = data.records
+            if replica is None or records is None or not _takes_long(records, replica.rules):
+                continue
+            data.records = memoryview(bytearray(records))
+            found.append(_Work(data, replica.rules, call.now_ms, call.version))
+    return found
+
+
+def _takes_long(records: memoryview, rules: BatchRules) -> bool:
+    if (rules.codec is None and not rules.keys_needed) or len(records) < HEADER_BYTES:
+        return False
+    codec = records[_ATTRIBUTES_LOW_AT] & CODEC_MASK
+    if rules.codec is not None and codec != rules.codec:
+        return True
+    return rules.keys_needed and codec != Codec.NONE and len(records) > _UNPACKED_AT_ONCE_MAX
+
+
+def _make_ready(work: Sequence[_Work]) -> _Ready:
+    """In a thread; by the identity of the request's rows, for one may stand there twice."""
+    return {id(one.data): _outcome(one) for one in work}
+
+
+def _outcome(work: _Work) -> _Batch | Rejected:
+    assert work.data.records is not None
+    try:
+        return _checked(work.data.records, work.rules, work.now_ms, work.version)
+    except Rejected as refused:
+        return refused
+
+
+def _go_on(call: Call, request: ProduceRequest, now: Instant, ready: _Ready) -> None:
+    """A client that is gone meanwhile has its records appended all the same, as if it had been
+    quicker to serve."""
+    call.now = now
+    try:
+        answer = _produce(call, request, ready)
+    except CloseConnectionError as error:
+        call.client.close(str(error))
+        return
+    call.release()
+    if answer is NO_ANSWER:
+        call.no_answer()
+    elif answer is not None:
+        call.answer(answer)
+
+
+def _checked(records: memoryview, rules: BatchRules, now_ms: int, version: int) -> _Batch:
+    """A batch as it is to be appended; Rejected where it may not be."""
+    header = validate_produced(records, rules, now_ms)
+    if header.codec_bits == Codec.ZSTD and version < _ZSTD_VERSION:
+        raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7")
+    if rules.codec is not None and rules.codec != header.codec_bits:
+        return _Batch(*recompressed(records, header, rules))
+    return _Batch(records, header)
+
+
 def _append(
-    call: Call, topic: str, data: PartitionProduceData, acks: int, pending: list[_Pending]
+    call: Call,
+    topic: str,
+    data: PartitionProduceData,
+    acks: int,
+    pending: list[_Pending],
+    ready: _Ready,
 ) -> PartitionProduceResponse:
     """Append one partition's batch; its row of the answer. What was appended goes to `pending`."""
     try:
-        item = _take(call, topic, data, acks)
+        item = _take(call, topic, data, acks, ready)
     except Rejected as refused:
         return _refusal(data.index, refused)
     pending.append(item)
     return item.row
 
 
-def _take(call: Call, topic: str, data: PartitionProduceData, acks: int) -> _Pending:
+def _take(call: Call, topic: str, data: PartitionProduceData, acks: int, ready: _Ready) -> _Pending:
     """Append one partition's batch, or refuse it."""
     broker = call.broker
     replica, leader = partitions.led(broker, topic, data.index)
@@ -114,12 +220,12 @@ def _take(call: Call, topic: str, data: PartitionProduceData, acks: int) -> _Pen
     if acks == ACKS_ALL and not leader.enough_in_sync():
         raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS)
     log = replica.log
-    header = validate_produced(records, replica.rules, call.now_ms)
-    if header.codec_bits == _ZSTD and call.version < _ZSTD_VERSION:
-        raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7")
-    codec = replica.rules.codec
-    if codec is not None and codec != header.codec_bits:
-        records, header = recompressed(records, header, replica.rules)
+    batch = ready.get(id(data)) if ready else None
+    if batch is None:
+        batch = _checked(records, replica.rules, call.now_ms, call.version)
+    elif isinstance(batch, Rejected):
+        raise batch
+    records, header = batch
     try:
         appended = log.append_as_leader(call.now, call.now_ms, records, header, leader.epoch)
     except (OSError, CorruptError) as failure:

@@ -17,7 +17,7 @@ class Slot:
 
     def __init__(self, *, barrier: bool) -> None:
         self.barrier = barrier
-        """Nothing behind it is begun before it is answered."""
+        """Nothing behind it is begun before it is answered, or is none any more."""
         self.pieces: list[Piece] | None = None
         """None until answered; empty where the client wants no answer."""
         self.on_abandoned: Callable[[], None] | None = None
@@ -29,9 +29,10 @@ class Session:
 
     Consecutive Produce requests overlap: each is appended in order and may wait for its
     replicas while the next one is appended. Any other request is a barrier: it begins once
-    everything before it is answered, and nothing behind it begins before it is.
+    everything before it is answered, and nothing behind it begins before it is. A Produce is one
+    while it is made ready to be appended.
 
-    Invariant: a barrier is only ever alone.
+    Invariant: nothing is ever behind a barrier.
     """
 
     __slots__ = ("_slots", "closing", "undelivered_bytes")
@@ -54,7 +55,7 @@ class Session:
             return False
         if not slots:
             return True
-        return not barrier and not slots[0].barrier and len(slots) < limits.IN_FLIGHT_REQUESTS_MAX
+        return not barrier and not slots[-1].barrier and len(slots) < limits.IN_FLIGHT_REQUESTS_MAX
 
     def begin(self, *, barrier: bool) -> Slot:
         assert self.may_begin(barrier=barrier)

@@ -39,6 +39,7 @@ from tidelog.node.replica.log_ends import log_ends, stop_kind
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.alarm import Alarm
+from tidelog.node.runtime.aside import Aside
 from tidelog.node.runtime.cleaner_thread import CleanerParts, CleanerThread, Retention
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.descriptors import share_of_this_process
@@ -132,6 +133,7 @@ class BrokerProcess:
             link=self._link,
             producer_ids=ProducerIds(self._link.allocate_producer_ids),
             storage=LogVolume(self._log_path, self._flusher),
+            aside=Aside(loop),
             on_storage_failure=self._on_storage_failure,
             someone_left=self._neighbours.someone_left,
         )

@@ -1,0 +1,160 @@
+"""Batches that take long to be made ready: off the loop, and in order all the same."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.brokers import FakeClient, HandlerBench
+from harness.produce_raw import produce_request
+from tidelog.kernel.ids import Partition
+from tidelog.kernel.instant import Instant
+from tidelog.node.log.log import Log
+from tidelog.wire.codecs import Codec
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.frame import decode_response
+from tidelog.wire.messages import k00_produce
+from tidelog.wire.records import Record, build_batch, iterate_records
+
+NOW_MS = 1_700_000_000_000
+PLAIN = build_batch([Record(0, NOW_MS, b"key", b"value " * 20, ())])
+ZSTD = build_batch([Record(0, NOW_MS, b"key", b"value " * 20, ())], codec=Codec.ZSTD)
+MANY_KEYS = build_batch(
+    [Record(at, NOW_MS, b"%d" % (at * 7919), b"%d" % (at * 104729), ()) for at in range(2_000)],
+    codec=Codec.LZ4,
+)
+NO_KEY = build_batch(
+    [Record(at, NOW_MS, None, b"%d" % (at * 104729), ()) for at in range(2_000)], codec=Codec.LZ4
+)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> HandlerBench:
+    bench = HandlerBench(tmp_path)
+    bench.aside = []
+    bench.topic("packed", compression_type="zstd")
+    bench.topic("plain")
+    bench.topic("compacted", cleanup_policy="compact")
+    return bench
+
+
+def begin(
+    bench: HandlerBench,
+    topic: str,
+    batch: bytearray,
+    *,
+    acks: int = 1,
+    client: FakeClient | None = None,
+) -> FakeClient:
+    client = client or FakeClient()
+    bench.begin(client, k00_produce.API, 9, produce_request(topic, batch, acks=acks))
+    return client
+
+
+def log_of(bench: HandlerBench, topic: str) -> Log:
+    replica = bench.broker.replicas.get((topic, Partition(0)))
+    assert replica is not None
+    return replica.log
+
+
+def do_all(bench: HandlerBench) -> None:
+    assert bench.aside is not None
+    waiting: list[Callable[[], None]] = bench.aside
+    while waiting:
+        waiting.pop(0)()
+
+
+def row_of(client: FakeClient) -> Any:
+    (frame,) = client.frames()
+    answer = decode_response(k00_produce.API, 9, memoryview(frame))[1]
+    return answer.responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize(
+    ("topic", "batch", "is_long"),
+    [
+        ("packed", PLAIN, True),
+        ("packed", ZSTD, False),
+        ("plain", PLAIN, False),
+        ("plain", MANY_KEYS, False),
+        ("compacted", PLAIN, False),
+        ("compacted", ZSTD, False),
+        ("compacted", MANY_KEYS, True),
+    ],
+)
+def test_only_what_takes_long_is_done_aside(
+    bench: HandlerBench, topic: str, batch: bytearray, *, is_long: bool
+) -> None:
+    client = begin(bench, topic, bytearray(batch))
+    assert bench.aside is not None
+    assert len(bench.aside) == is_long
+    assert (log_of(bench, topic).end == 0) == is_long
+    do_all(bench)
+    row = row_of(client)
+    assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
+
+
+def test_nothing_begins_behind_a_batch_that_is_made_ready(bench: HandlerBench) -> None:
+    client = begin(bench, "packed", bytearray(PLAIN))
+    assert not client.session.may_begin(barrier=False)
+    do_all(bench)
+    assert client.session.in_flight == 1
+    row_of(client)
+    assert client.session.may_begin(barrier=True)
+
+
+def test_a_batch_is_made_ready_behind_one_that_waits_for_replicas(bench: HandlerBench) -> None:
+    client = FakeClient()
+    client.session.begin(barrier=False)
+    begin(bench, "packed", bytearray(PLAIN), client=client)
+    assert not client.session.may_begin(barrier=False)
+    do_all(bench)
+    assert client.session.may_begin(barrier=False), "its turn is over though nothing is answered"
+    assert client.frames() == []
+
+
+def test_the_connection_s_buffer_may_be_used_again_meanwhile(bench: HandlerBench) -> None:
+    client = begin(bench, "packed", bytearray(PLAIN))
+    do_all(bench)
+    assert row_of(client).error_code == ErrorCode.NONE
+    found = log_of(bench, "packed").read(0, 1_000_000, 1, min_one=True)
+    assert found is not None
+    content = found.file.read(found.position, found.size)
+    assert [record.key for record in iterate_records(content)] == [b"key"]
+
+
+def test_a_record_without_key_is_named_as_ever(bench: HandlerBench) -> None:
+    client = begin(bench, "compacted", bytearray(NO_KEY))
+    do_all(bench)
+    row = row_of(client)
+    assert row.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in row.record_errors] == [0]
+    assert log_of(bench, "compacted").end == 0
+
+
+def test_without_an_answer_a_batch_that_may_not_be_ends_the_connection(bench: HandlerBench) -> None:
+    client = begin(bench, "compacted", bytearray(NO_KEY), acks=0)
+    do_all(bench)
+    assert client.closed == "produce with acks=0 to compacted-0: INVALID_RECORD"
+
+
+def test_who_left_meanwhile_had_it_appended_all_the_same(bench: HandlerBench) -> None:
+    client = begin(bench, "packed", bytearray(PLAIN), acks=0)
+    client.session.abandon()
+    do_all(bench)
+    assert log_of(bench, "packed").end == 1
+
+
+def test_a_partition_that_goes_meanwhile_takes_nothing(bench: HandlerBench) -> None:
+    client = begin(bench, "packed", bytearray(PLAIN))
+    bench.broker.replicas.remove(("packed", Partition(0)))
+    do_all(bench)
+    assert row_of(client).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_it_is_appended_when_it_is_ready_not_when_it_came(bench: HandlerBench) -> None:
+    begin(bench, "packed", bytearray(PLAIN))
+    bench.now = Instant(bench.now + 5)
+    do_all(bench)
+    assert log_of(bench, "packed")._dirty_since == bench.now
