@@ -56,6 +56,18 @@ def test_settings_of_brokers(quay: Cluster, golden: Golden) -> None:
     golden("cli_config_broker", text)
 
 
+def test_settings_of_groups(quay: Cluster, golden: Golden) -> None:
+    text = script(
+        quay,
+        "config describe groups readers consumer.session.timeout.ms --json",
+        "config set group readers consumer.session.timeout.ms=50000",
+        "config describe group readers --changed",
+        "config unset group readers consumer.session.timeout.ms",
+        "config describe group readers --changed",
+    )
+    golden("cli_config_group", text)
+
+
 def test_settings_that_cannot_be(quay: Cluster, golden: Golden) -> None:
     text = script(
         quay,
@@ -73,7 +85,9 @@ def test_settings_that_cannot_be(quay: Cluster, golden: Golden) -> None:
         "config unset broker all log.retention.m",
         "config unset broker all zzz",
         "config set topic bills retention.ms",
-        "config set group bills a=b",
+        "config set client-quota bills a=b",
+        "config set group readers consumer.session.timeout=1",
+        "config set group readers consumer.session.timeout.ms=1",
         "config describe topic",
         "config lnt",
         "config",

@@ -67,6 +67,10 @@ def test_a_change_of_settings_is_in_force_when_it_is_told(kafka: Cluster, golden
         "config set broker 0 log.cleaner.threads=2",
         "config set broker all message.max.bytes=2000000",
         "config lint",
+        "config set group readers consumer.session.timeout.ms=50000",
+        "config set group readers consumer.session.timeout.m=50000",
+        "config describe group readers --changed",
+        "config unset group readers consumer.session.timeout.ms",
         "config unset broker all message.max.bytes",
         "config unset broker 0 log.cleaner.threads",
     )

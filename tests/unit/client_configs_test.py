@@ -60,7 +60,12 @@ def looks(resource: Resource, change: Change, *answers: DescribeConfigsResponse)
 
 @pytest.mark.parametrize(
     ("resource", "own"),
-    [(TOPIC, Origin.TOPIC), (BROKER, Origin.BROKER), (ALL_BROKERS, Origin.ALL_BROKERS)],
+    [
+        (TOPIC, Origin.TOPIC),
+        (BROKER, Origin.BROKER),
+        (ALL_BROKERS, Origin.ALL_BROKERS),
+        (Resource(Kind.GROUP, "readers"), Origin.GROUP),
+    ],
 )
 def test_a_setting_is_in_force_once_its_own_resource_has_the_value(
     resource: Resource, own: Origin

@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "wait": ("wait", "wait", "Wait until something is really so."),
     "topic": ("topics", "topic", "Create, list, describe, change and delete topics."),
     "leader": ("leader", "leader", "Have leaders of partitions elected anew."),
-    "config": ("config", "config", "Show and change settings of topics and brokers."),
+    "config": ("config", "config", "Show and change settings of topics, brokers and groups."),
     "produce": ("produce", "produce", "Write lines of standard input into a topic."),
     "consume": ("consume", "consume", "Read records from topics."),
     "log": ("log_files", "log", "Show and check the files of logs."),

@@ -19,7 +19,7 @@ _SETTINGS_OF_POLICIES: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A topic, or a broker, and what the rules need to know of it."""
+    """A topic, a broker or a group, and what the rules need to know of it."""
 
     name: str
     values: Mapping[str, str]
@@ -60,6 +60,10 @@ def check_topic(subject: Subject) -> list[Finding]:
 
 def check_broker(subject: Subject) -> list[Finding]:
     return _check(subject, _BROKER_RULES)
+
+
+def check_group(subject: Subject) -> list[Finding]:
+    return _check(subject, _GROUP_RULES)
 
 
 def _check(subject: Subject, rules: Sequence[Rule]) -> list[Finding]:
@@ -189,3 +193,4 @@ _TOPIC_RULES: Final[Sequence[Rule]] = (
     _without_effect,
 )
 _BROKER_RULES: Final[Sequence[Rule]] = (_units, _new_topics, _elections, _without_effect)
+_GROUP_RULES: Final[Sequence[Rule]] = (_without_effect,)

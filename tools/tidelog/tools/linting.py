@@ -5,7 +5,10 @@ from collections.abc import Iterable, Sequence
 from tidelog.clients.admin.configs import Entry, Kind, Origin, Resource, describe_configs
 from tidelog.clients.client import Client
 from tidelog.clients.cluster_view import refresh
-from tidelog.tools.lint import Finding, Subject, check_broker, check_topic
+from tidelog.tools.lint import Finding, Subject, check_broker, check_group, check_topic
+
+_SET = frozenset(Origin) - {Origin.DEFAULT, Origin.UNKNOWN}
+_CHECKS = {Kind.TOPIC: check_topic, Kind.BROKER: check_broker, Kind.GROUP: check_group}
 
 
 def findings(client: Client, resources: Sequence[Resource] | None = None) -> list[Finding]:
@@ -22,18 +25,18 @@ def findings(client: Client, resources: Sequence[Resource] | None = None) -> lis
 
 def _check(client: Client, resource: Resource, entries: Iterable[Entry]) -> list[Finding]:
     entries = list(entries)
-    is_topic = resource.kind is Kind.TOPIC
-    # What a topic inherits is the broker's to answer for.
-    chosen = {Origin.TOPIC} if is_topic else set(Origin) - {Origin.DEFAULT, Origin.UNKNOWN}
+    # What a topic or a group inherits is the broker's to answer for.
+    is_broker = resource.kind is Kind.BROKER
+    chosen = _SET if is_broker else {resource.own_origin}
     subject = Subject(
         name=f"{resource.kind.name.lower()} {resource.name}",
         values={one.name: one.value for one in entries if one.value is not None},
         chosen=frozenset(one.name for one in entries if one.origin in chosen),
         documentation={one.name: one.documentation for one in entries},
-        replicas=_replicas(client, resource.name) if is_topic else 1,
+        replicas=_replicas(client, resource.name) if resource.kind is Kind.TOPIC else 1,
         brokers=len(client.view.brokers),
     )
-    return check_topic(subject) if is_topic else check_broker(subject)
+    return _CHECKS[resource.kind](subject)
 
 
 def _replicas(client: Client, name: str) -> int:

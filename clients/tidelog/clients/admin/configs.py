@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: read them with where they come from, change single entries.
+"""Settings of topics, brokers and groups: read them and where they come from, change entries.
 
 Who is asked: of a broker's settings that very broker, of all else anyone. A change is not sent
 twice where the first sending may have worked, but for a broker that says it has no controller.
@@ -39,10 +39,11 @@ class Kind(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class Resource(NamedTuple):
-    """A topic by its name, a broker by its id; a broker without id stands for all of them."""
+    """By its name, a broker by its id; a broker without id stands for all of them."""
 
     kind: Kind
     name: str
@@ -56,9 +57,13 @@ class Resource(NamedTuple):
     @property
     def own_origin(self) -> "Origin":
         """That of a value which somebody set for this very resource."""
-        if self.kind is Kind.TOPIC:
-            return Origin.TOPIC
-        return Origin.BROKER if self.name else Origin.ALL_BROKERS
+        match self.kind:
+            case Kind.TOPIC:
+                return Origin.TOPIC
+            case Kind.GROUP:
+                return Origin.GROUP
+            case Kind.BROKER:
+                return Origin.BROKER if self.name else Origin.ALL_BROKERS
 
 
 class Origin(IntEnum):
@@ -71,6 +76,7 @@ class Origin(IntEnum):
     START = 4
     """The broker was started with it."""
     DEFAULT = 5
+    GROUP = 8
 
 
 _ORIGINS = frozenset(map(int, Origin))

@@ -1,4 +1,4 @@
-"""`tidelog config`: settings of topics and brokers, on any Kafka cluster."""
+"""`tidelog config`: settings of topics, brokers and groups, on any Kafka cluster."""
 
 from collections.abc import Mapping, Sequence
 
@@ -49,8 +49,9 @@ SOURCES = {
     Origin.ALL_BROKERS: "all brokers",
     Origin.START: "start",
     Origin.DEFAULT: "default",
+    Origin.GROUP: "group",
 }
-KINDS = {"topic": Kind.TOPIC, "broker": Kind.BROKER}
+KINDS = {"topic": Kind.TOPIC, "broker": Kind.BROKER, "group": Kind.GROUP}
 OPERATIONS = {"": Operation.SET, "+": Operation.APPEND, "-": Operation.SUBTRACT}
 HIDDEN = "(hidden)"
 SETTLE_NS = s(2)
@@ -65,13 +66,15 @@ class _KindWord(click.Choice[str]):
         return super().convert(one if one in KINDS else value, param, ctx)
 
 
-kind_argument = click.argument("kind", metavar="topic|broker", type=_KindWord(list(KINDS)))
+kind_argument = click.argument("kind", metavar="topic|broker|group", type=_KindWord(list(KINDS)))
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Topics, where it is about one."""
     if ctx.params.get("kind") == "topic":
         return topic_names(ctx, parameter, incomplete)
+    if ctx.params.get("kind") == "group":
+        return []
     return [ALL_BROKERS] if ALL_BROKERS.startswith(incomplete) else []
 
 
@@ -88,7 +91,7 @@ name_argument = click.argument("name", metavar="NAME", shell_complete=_names)
     ),
 )
 def config() -> None:
-    """Show and change settings of topics and brokers."""
+    """Show and change settings of topics, brokers and groups."""
 
 
 config.add_command(show)
@@ -124,7 +127,8 @@ def describe(  # noqa: PLR0913 -- the options of the command
 ) -> None:
     """Show settings and where their values come from.
 
-    NAME is a topic, or a broker's id; `broker all` is what was changed for all brokers at once.
+    NAME is a topic, a group, or a broker's id; `broker all` is what was changed for all brokers at
+    once. A group may have settings before it has members.
     """
     with connected(target) as client:
         resource = _resource(client, kind, name)
@@ -147,6 +151,8 @@ def _resource(client: Client, kind: str, name: str) -> Resource:
     if kind == "topic":
         (topic,) = known_topics(client, [name])
         return Resource(Kind.TOPIC, topic.name)
+    if kind == "group":
+        return Resource(Kind.GROUP, name)  # its settings may be there before it is
     if name == ALL_BROKERS:
         return Resource(Kind.BROKER, "")
     brokers = {str(broker) for broker in client.view.brokers}
@@ -296,9 +302,10 @@ def why_refused(refused: Rejected, kind: Kind, changes: Sequence[Change]) -> str
 
 def meant(names: Sequence[str], kind: Kind, reason: str) -> str:
     """`; did you mean 'x'?` for the first name that is not Kafka's, unless the reason has it."""
-    from tidelog.node.settings import BROKER, TOPIC  # noqa: PLC0415 -- only a refusal needs them
+    from tidelog.node.resource_settings import GROUP  # noqa: PLC0415 -- only a refusal needs them
+    from tidelog.node.settings import BROKER, TOPIC  # noqa: PLC0415 -- as above
 
-    known = (TOPIC if kind is Kind.TOPIC else BROKER).rows
+    known = {Kind.TOPIC: TOPIC, Kind.BROKER: BROKER, Kind.GROUP: GROUP}[kind].rows
     strange = [name for name in names if name not in known]
     return nearest(strange[0], known) if strange and "did you mean" not in reason else ""
 
