@@ -33,6 +33,7 @@ DEAD_CODE_CONFIDENCE_MIN = 80
 REAL_PROCESSES = (
     "tests/cluster/",
     "tests/harness/cluster",
+    "tests/harness/clients/steady_python",
     "tests/harness/load",
     "tests/harness/stand_ins",
 )

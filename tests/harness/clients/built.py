@@ -20,10 +20,13 @@ DEFAULT_CACHE = HERE.parents[2] / ".tools-cache"
 
 def franz() -> list[str]:
     """The command that runs the Go program; its modules come through the ordinary go command."""
-    folder = built(
-        "franz", ["go.mod", "go.sum", "main.go", "admin.go", "data.go", "describe.go"], _go_build
-    )
-    return [str(folder / "franz")]
+    sources = ["go.mod", "go.sum", "main.go", "admin.go", "data.go", "describe.go", "steady.go"]
+    return [str(built("franz", sources, _go_build) / "driver")]
+
+
+def sarama() -> list[str]:
+    """As `franz`, for the other client in Go."""
+    return [str(built("sarama", ["go.mod", "go.sum", "main.go"], _go_build) / "driver")]
 
 
 def kafkajs() -> list[str]:
@@ -62,7 +65,7 @@ def _build_aside(folder: Path, sources: list[Path], build: Callable[[Path], None
 
 
 def _go_build(folder: Path) -> None:
-    _run(folder, "go", "build", "-mod=readonly", "-trimpath", "-o", "franz", ".")
+    _run(folder, "go", "build", "-mod=readonly", "-trimpath", "-o", "driver", ".")
 
 
 def _npm_install(folder: Path) -> None:

@@ -87,6 +87,10 @@ class Java:
         """What any of the tools prints; it must succeed, and log no error."""
         return self._run(name, *arguments)
 
+    def command(self, *words: str) -> list[str]:
+        """What runs a program against these jars: a main class or a source file, and its words."""
+        return [*self._java, *words]
+
     def _run(self, tool: str, *arguments: str, text: str = "") -> str:
         done = subprocess.run(
             [*self._java, tool, "--bootstrap-server", self._bootstrap, *arguments],

@@ -33,6 +33,7 @@ type Call struct {
 	Idempotent      bool              `json:"idempotent"`
 	RequestBytesMax int32             `json:"request_bytes_max"`
 	LingerMs        int64             `json:"linger_ms"`
+	EveryMs         int64             `json:"every_ms"`
 }
 
 // Record travels in base64; null stays null.
@@ -62,6 +63,7 @@ type Answer struct {
 	High       int64      `json:"high"`
 	Offset     *int64     `json:"offset"`
 	Facts      *Facts     `json:"facts,omitempty"`
+	Outcome    *Outcome   `json:"outcome,omitempty"`
 }
 
 var verbs = map[string]func(context.Context, Call, *bufio.Reader) (Answer, error){
@@ -74,6 +76,7 @@ var verbs = map[string]func(context.Context, Call, *bufio.Reader) (Answer, error
 	"offset_for_time": offsetForTime,
 	"produce":         produce,
 	"read":            read,
+	"steady":          steady,
 }
 
 func main() {

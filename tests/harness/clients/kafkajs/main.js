@@ -15,6 +15,7 @@ const verbs = {
   span: (kafka, call) => withAdmin(kafka, (admin) => span(admin, call)),
   offset_for_time: (kafka, call) => withAdmin(kafka, (admin) => offsetForTime(admin, call)),
   produce,
+  steady,
 };
 
 async function main() {
@@ -83,6 +84,35 @@ async function produce(kafka, call, lines) {
   } finally {
     await producer.disconnect();
   }
+}
+
+// Produces one number after the other until standard input ends.
+async function steady(kafka, { topic, partitions, every_ms: everyMs }, lines) {
+  let ended = false;
+  lines.next().then(() => (ended = true));
+  const producer = kafka.producer({
+    createPartitioner: Partitioners.DefaultPartitioner,
+    idempotent: true,
+    maxInFlightRequests: 1,
+    retry: { initialRetryTime: 50, retries: 50 },
+  });
+  await producer.connect();
+  const outcome = { acked: [], refused: [], read: null };
+  try {
+    for (let number = 0; !ended; number++) {
+      const messages = [{ partition: number % partitions, value: String(number) }];
+      try {
+        await producer.send({ topic, messages, acks: -1 });
+        outcome.acked.push(number);
+      } catch (failure) {
+        outcome.refused.push(String(failure));
+      }
+      await new Promise((resolve) => setTimeout(resolve, everyMs));
+    }
+  } finally {
+    await producer.disconnect();
+  }
+  return { outcome };
 }
 
 function send(producer, { topic, codec }, messages) {
