@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from harness.log_batches import flush
 from harness.simulated_clients import Clients, Write, shown
 from harness.simulated_cluster import SimulatedCluster
 from tidelog.kernel.ids import NO_LEADER, BrokerId
@@ -65,20 +64,11 @@ class Scene:
 
     def sync(self, broker: BrokerId) -> None:
         """What this broker holds survives a power loss."""
-        life = self.cluster.lives[broker]
-        for log in life.logs:
-            flush(log)
-        checkpoint = life.logs.checkpoint(life.high_watermarks())
-        checkpoint.write()
-        life.logs.checkpointed(checkpoint)
-        life.logs.sync()
+        self.cluster.lives[broker].flush()
 
     def checkpoint(self, broker: BrokerId) -> None:
         """The high watermarks as they are now, in the file."""
-        life = self.cluster.lives[broker]
-        checkpoint = life.logs.checkpoint(life.high_watermarks())
-        checkpoint.write()
-        life.logs.checkpointed(checkpoint)
+        self.cluster.lives[broker].checkpoint()
 
     # -- what happens
 

@@ -5,7 +5,7 @@ from random import Random
 from typing import Protocol
 
 from harness.controllers import CLUSTER
-from harness.log_batches import NOW_MS
+from harness.log_batches import NOW_MS, flush
 from harness.memory_disk import MemoryDisk
 from harness.simulated_rings import MemoryRings, Shelf
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, TopicPartition, Uuid
@@ -247,9 +247,19 @@ class Life:
         self.machine.tick(self.world.now)
         self._ticks += 1
         if self._ticks % CHECKPOINT_TICKS == 0:
-            checkpoint = self.logs.checkpoint(self.high_watermarks())
-            checkpoint.write()
-            self.logs.checkpointed(checkpoint)
+            self.checkpoint()
+
+    def flush(self) -> None:
+        """Everything is on stable storage, as after a round of the flusher."""
+        for log in self.logs:
+            flush(log)
+        self.checkpoint()
+        self.logs.sync()
+
+    def checkpoint(self) -> None:
+        checkpoint = self.logs.checkpoint(self.high_watermarks())
+        checkpoint.write()
+        self.logs.checkpointed(checkpoint)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         return {replica.key: replica.high_watermark for replica in self.replicas}

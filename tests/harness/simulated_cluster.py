@@ -148,6 +148,11 @@ class SimulatedCluster(TopicRequests):
         self.generations[broker] += 1
         self.disks[broker].lose_power(rng)
 
+    def wipe(self, broker: BrokerId) -> None:
+        """It dies, and its next life finds an empty disk."""
+        self.kill(broker)
+        self.disks[broker] = MemoryDisk()
+
     def stop(self, broker: BrokerId) -> None:
         """A clean stop: leave, close, end."""
         self.begin_stop(broker)

@@ -13,7 +13,20 @@ from tidelog.wire.metadata_records import PartitionView
 LASTS_MS = (1_000, 6_000)
 WRITES_MAX = 500
 HEALS_WITHIN_MS = 60_000
-FAULTS = ("kill", "pause", "cut", "one_way", "slow", "coordinator", "stop", "clog", "lose")
+FAULTS = (
+    "kill",
+    "pause",
+    "cut",
+    "one_way",
+    "slow",
+    "coordinator",
+    "stop",
+    "clog",
+    "lose",
+    "power",
+    "wipe",
+    "rules",
+)
 RINGS = (0, 4_096, 65_536)
 
 
@@ -42,6 +55,7 @@ class History:
             partitions=self.partitions,
             min_insync_replicas=str(self.min_in_sync),
             segment_bytes=str(rng.choice([16_384, 1 << 30])),
+            unclean_leader_election_enable=rng.choice(["false", "false", "false", "true"]),
         )
         self.ends = Instant(self.cluster.now + ms(rng.uniform(*LASTS_MS)))
         self.over = False
@@ -132,6 +146,30 @@ class History:
         if broker not in self.cluster.lives:
             self.cluster.start(broker)
 
+    def _power(self) -> None:
+        """A machine loses power: of what it had not synced some stays, by draw."""
+        broker = self._pick()
+        if broker is not None:
+            if self.rng.random() < 0.5:
+                self.cluster.lives[broker].flush()
+            self.cluster.lose_power(broker, Random(self.rng.random()))
+            self._soon(lambda: self._start(broker))
+
+    def _wipe(self) -> None:
+        """A disk is replaced by an empty one."""
+        broker = self._pick()
+        if broker is not None:
+            self.cluster.wipe(broker)
+            self._soon(lambda: self._start(broker))
+
+    def _rules(self) -> None:
+        """Somebody changes what the topic asks for."""
+        lives = [life for life in self.cluster.lives.values() if life.serving and not life.paused]
+        if lives:
+            self.cluster.begin_configure(
+                self.rng.choice(lives), "t", "min.insync.replicas", self.rng.choice("12")
+            )
+
     def _stop(self) -> None:
         broker = self._pick()
         if broker is not None and self.cluster.lives[broker].serving:
@@ -209,6 +247,7 @@ class History:
         cluster.run(4_000)  # what was to be mended soon is
         cluster.mend_all()
         self._start_coordinator()
+        cluster.mend_all()
         for broker in cluster.disks:
             life = cluster.lives.get(broker)
             if life is None:

@@ -57,10 +57,14 @@ class TopicRequests(ABC):
         self._forward(joined(encode_request(deletion.API, 6, 1, None, request)))
 
     def configure(self, topic: str, name: str, value: str) -> None:
-        entry = altering.AlterableConfig(name=name, config_operation=0, value=value)
-        row = altering.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[entry])
-        request = altering.IncrementalAlterConfigsRequest(resources=[row])
-        self._forward(joined(encode_request(altering.API, 1, 1, None, request)))
+        self._forward(_alteration(topic, name, value))
+
+    def begin_configure(self, life: Life, topic: str, name: str, value: str) -> None:
+        """And do not wait for it."""
+        frame = _alteration(topic, name, value)
+        deadline = Instant(self.now + ms(10_000))
+        key = int.from_bytes(frame[4:6], "big")
+        life.turn(lambda: life.forward(key, frame[4:], "127.0.0.1:1", deadline, lambda _: None))
 
     def _forward(self, frame: bytes) -> bytes:
         life = next(iter(self.lives.values()))
@@ -81,3 +85,10 @@ def _from(brokers: list[BrokerId], at: int) -> list[int]:
     """All of them, in a circle, from that place on."""
     first = at % len(brokers)
     return [*brokers[first:], *brokers[:first]]
+
+
+def _alteration(topic: str, name: str, value: str) -> bytes:
+    entry = altering.AlterableConfig(name=name, config_operation=0, value=value)
+    row = altering.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[entry])
+    request = altering.IncrementalAlterConfigsRequest(resources=[row])
+    return joined(encode_request(altering.API, 1, 1, None, request))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidelog.kernel.ids import NO_LEADER, BrokerId, Incarnation, TopicPartition
+from tidelog.kernel.ids import NO_LEADER, BrokerId, Incarnation, Partition, TopicPartition
 from tidelog.node.log.log import Log
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.replicas import Replica
@@ -43,6 +43,8 @@ class Copy:
     """By their first offset, in order."""
     start: int = 0
     end: int = 0
+    led: bool = False
+    """Whether it was the leader when it was seen last."""
     matched: int = 0
     """So many pieces of the truth were found in it."""
 
@@ -95,6 +97,9 @@ class Truth:
         found = self.by_base.get(base)
         return found is not None and found.crc == crc
 
+    def has_lost(self, base: int, crc: int) -> bool:
+        return any((one.base, one.crc) == (base, crc) for one in self.lost)
+
     def grow(self, pieces: Iterable[Piece], epoch: int) -> None:
         """A leader of this epoch has committed these."""
         for piece in pieces:
@@ -135,6 +140,7 @@ class Witness:
         copy = self.copy(replica.key, broker)
         copy.pieces.clear()
         copy.end = copy.start = start
+        copy.high_watermark = min(copy.high_watermark, start)
         copy.matched = 0
 
     def reborn(self, broker: BrokerId, logs: dict[TopicPartition, Log], life: Incarnation) -> None:
@@ -157,6 +163,7 @@ class Witness:
         copy.see(log)
         high = replica.high_watermark
         assert high <= log.end, ("a high watermark above the end", replica.key, broker)
+        assert high >= log.start, ("a high watermark below the start", replica.key, broker)
         if copy.life == life:
             assert high >= copy.high_watermark or truth.is_lossy or not self.is_strict, (
                 "a high watermark went back",
@@ -169,7 +176,8 @@ class Witness:
         copy.high_watermark = high
         if replica.leader is not None:
             self._leads(truth, replica, broker, life)
-        if replica.follower is None and high > truth.end:
+        led, copy.led = copy.led, replica.leader is not None
+        if (led or copy.led) and replica.follower is None and high > truth.end:
             # It leads, or has until this very turn.
             epoch = replica.log.latest_epoch if replica.leader is None else replica.leader.epoch
             truth.grow(copy.between(truth.end, high), epoch)
@@ -210,6 +218,8 @@ class Witness:
             if topic is None:
                 continue
             view = topic.partitions[partition]
+            fenced = [one for one in view.isr if not image.is_alive(one)]
+            assert not fenced, ("a fenced broker is in sync", name, partition, view)
             for broker in self.electable(view):
                 copy = truth.copies.get(broker) or Copy()
                 registered = image.brokers.get(broker)
@@ -219,12 +229,19 @@ class Witness:
     def electable(self, view: PartitionView) -> list[BrokerId]:
         return [one for one in (*view.isr, *getattr(view, "elr", ())) if one != NO_LEADER]
 
-    def lossy_election(self, key: TopicPartition, end: int) -> list[Piece]:
-        """The cluster chose a replica that ends there: what was committed above is lost, and
-        counted."""
+    def lossy_election(self, key: TopicPartition, leader: BrokerId) -> list[Piece]:
+        """The cluster chose a replica that may lack something: what of the committed is not in it
+        is lost, and counted."""
         truth = self.truth(key)
-        lost = [one for one in truth.pieces if one.end > end]
-        truth.pieces = [one for one in truth.pieces if one.end <= end]
+        copy = truth.copies[leader]
+        kept = 0
+        for piece in truth.pieces:
+            if copy.pieces.get(piece.base) != piece and piece.end > copy.start:
+                break
+            kept += 1
+        lost = truth.pieces[kept:]
+        del truth.pieces[kept:]
+        end = truth.end
         truth.lost += lost
         truth.is_lossy = True
         del truth.committed[len(truth.pieces) :]
@@ -242,4 +259,4 @@ class Witness:
             view = None if topic is None else topic.partitions[partition]
             if view is not None and view.lossy_elections > truth.lossy_elections:
                 truth.lossy_elections = view.lossy_elections
-                self.lossy_election((name, partition), truth.copies[view.leader].end)
+                self.lossy_election((name, Partition(partition)), view.leader)

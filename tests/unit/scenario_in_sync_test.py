@@ -7,7 +7,7 @@ from harness.simulated_clients import Write
 from harness.simulated_cluster import A, B, C
 from tidelog.kernel.ids import BrokerId
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.replication import Batch, Bytes, Message
+from tidelog.wire.replication import Ack, Batch, Bytes, Message
 
 COORDINATOR = BrokerId(3_000)
 
@@ -106,7 +106,8 @@ def test_a_reborn_follower_counts_for_nothing_before_it_has_spoken() -> None:
     cluster.start(B)
 
     def loses_bytes(sender: BrokerId, to: BrokerId, one: Message) -> bool:
-        return (sender, to) == (A, B) and isinstance(one, Bytes | Batch)
+        bytes_to_it = (sender, to) == (A, B) and isinstance(one, Bytes | Batch)
+        return bytes_to_it or (sender == B and isinstance(one, Ack))
 
     scene.lost = loses_bytes
     cluster.run(3_000)

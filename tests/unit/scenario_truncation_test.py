@@ -54,7 +54,7 @@ def test_hw_truncation_divergence_by_the_epoch_rule() -> None:
     cluster.lose_power(B)
     scene.start(B)
     assert scene.log(B) == "0-0:0"
-    (gone,) = cluster.witness.lossy_election(lost.key, end=1)
+    (gone,) = cluster.witness.lossy_election(lost.key, B)
     assert (gone.base, gone.crc) == (1, lost.crc)
     cluster.elect(B, epoch=1)
     scene.wrote(B)
@@ -84,7 +84,7 @@ def test_fast_failover_divergence() -> None:
     assert scene.log(B) == "0-9:0 10-14:1"
     cluster.kill(B)
     scene.start(A)
-    cluster.witness.lossy_election(("t", Partition(0)), end=10)
+    cluster.witness.lossy_election(("t", Partition(0)), A)
     cluster.elect(A, epoch=2)
     scene.wrote(A, 2)
     assert (scene.log(A), scene.epochs(A)) == ("0-19:0 20-21:2", {0: 0, 2: 20})

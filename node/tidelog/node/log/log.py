@@ -43,6 +43,8 @@ class Log:
         self.end = 0
         self.recovery_point = 0
         """All below was flushed."""
+        self.is_headless = False
+        """Whether a power loss took its first segments, which nobody had deleted."""
         self.offline: CorruptError | None = None
         """Why the log can no longer be used."""
         self._directory = directory
@@ -122,7 +124,7 @@ class Log:
     def adopt(self, loaded: Loaded, recovery_point: int, now_ms: int) -> None:
         """Take the state recovery found."""
         assert self._segments is None
-        self.start, self.end = loaded.start, loaded.end
+        self.start, self.end, self.is_headless = loaded.start, loaded.end, loaded.is_headless
         self.recovery_point = min(recovery_point, loaded.end)
         self._epochs, self._producers = loaded.epochs, loaded.producers
         self._segments, self._active = loaded.segments, loaded.segments.active
@@ -493,6 +495,7 @@ class Log:
         self._lower_recovery_point(min(segments.first.base, offset))
         self._active = segments.restart(offset)
         self.start = self.end = offset
+        self.is_headless = False
         remove_snapshots(self._directory, below=self.end + 1)
         self._after_cut(segments)
 

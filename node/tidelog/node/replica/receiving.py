@@ -381,10 +381,12 @@ class Receiving:
         self, now: Instant, stream: Incoming, replica: Replica, message: Attached
     ) -> None:
         follower, log = _follower(replica), replica.log
+        if log.is_headless and message.log_start < log.start:
+            self._start_anew(replica, Offset(0))  # the leader has what the disk lost
+            self._attach(now, stream, replica)
+            return
         if message.log_start > log.end:
-            self._note(Kind.STARTED_ANEW, replica, (log.end, message.start))
-            follower.start_anew(log, message.start)
-            replica.above.clear()
+            self._start_anew(replica, message.start)
         if message.start != log.end:
             self._attach_later(now, stream, replica)
             return
@@ -395,6 +397,11 @@ class Receiving:
             moved = (before, follower.high_watermark, follower.epoch)
             self._note(Kind.HIGH_WATERMARK, replica, moved)
         stream.acks[message.channel] = None
+
+    def _start_anew(self, replica: Replica, start: Offset) -> None:
+        self._note(Kind.STARTED_ANEW, replica, (replica.log.end, start))
+        _follower(replica).start_anew(replica.log, start)
+        replica.above.clear()
 
     def _state(self, now: Instant, stream: Incoming, replica: Replica, message: State) -> None:
         if not _follower(replica).attached or message.sent != replica.log.end:

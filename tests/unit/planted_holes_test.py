@@ -1,0 +1,159 @@
+"""Every known hole is caught when it is put back: by a drawn history, or by its own scenario."""
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.plants import PLANTS, planted
+from harness.scenes import Scene
+from harness.simulated_cluster import A, B, C
+from harness.simulated_histories import History
+from tidelog.coordinator.controller.requests import BrokerLost
+from tidelog.kernel.ids import Epoch, Incarnation, Offset, Partition
+from tidelog.node.ipc.layout import Fences, board_size_bytes
+from tidelog.node.ipc.standing import Standing
+from tidelog.wire.replication import Ack, Attach, Batch, Bytes, Head, encode
+
+SEEDS = 40
+"""A hole is found within so many histories from the one that found it first."""
+
+
+def _two_elections_while_a_follower_is_away() -> None:
+    scene = Scene(A, B, min_isr=1)
+    cluster = scene.cluster
+    cluster.witness.is_strict = False
+    scene.wrote(A, 10)
+    cluster.supervisor_is_silent = True
+    scene.apart(A, B)
+    scene.wrote(A, 10, acks=1)
+    cluster.kill(A)
+    cluster.elect(B, epoch=1)
+    scene.wrote(B, 5)
+    cluster.kill(B)
+    scene.start(A)
+    cluster.witness.lossy_election(("t", Partition(0)), A)
+    cluster.elect(A, epoch=2)
+    scene.wrote(A, 2)
+    scene.together(A, B)
+    cluster.start(B)
+    scene.until_isr(A, B)
+    scene.settle()
+    scene.clients.writes.clear()
+    scene.clients.check_all_is_there()
+
+
+def _a_follower_of_an_old_epoch_vouches() -> None:
+    scene = Scene(A, B, C, min_isr=1, partitions=2)
+    cluster = scene.cluster
+    scene.wrote(A)
+    scene.settle()
+    scene.apart(A, B)
+    scene.clients.write(A)
+    cluster.until(lambda: scene.end(C) == 2)
+    cluster.supervisor_is_silent = True
+    cluster.kill(A)
+    cluster.network.cut(C, 3_000)
+    cluster.elect(B, C, epoch=1)
+    scene.clients.write(B)
+    scene.settle()
+    lives, topic = cluster.lives, cluster.image.names["t"].id
+    stream = lives[B].machine._sending._streams[C].address.stream
+    head = Head(C, lives[C].incarnation, lives[B].incarnation, stream)
+    asked = Attach(99, topic, Partition(0), Epoch(0), Epoch(0), Offset(2), Offset(0))
+    vouched = Ack(99, Offset(2), Offset(0))
+    lives[B].received([bytes(part) for part in encode(head, [(asked, None), (vouched, None)])])
+    scene.settle()
+
+
+def _a_follower_between_the_high_watermark_and_the_epoch_start() -> None:
+    scene = Scene(A, B, C, lag_ms=1_000)
+    scene.wrote(A)
+    scene.settle()
+    scene.apart(A, C)
+    scene.until_isr(A, B)
+    scene.wrote(A, 4)
+    scene.lost = lambda sender, to, one: (sender, to) == (B, C) and isinstance(one, Bytes | Batch)
+    scene.cluster.kill(A)
+    scene.cluster.run(3_000)
+
+
+def _a_follower_below_the_log_start() -> None:
+    scene = Scene(A, B, C, min_isr=1)
+    scene.wrote(A, 10)
+    scene.settle()
+    scene.cluster.kill(B)
+    scene.until_isr(A, C)
+    for _ in range(5):
+        scene.wrote(A, 10)
+    scene.settle()
+    scene.cluster.replica(A).log.advance_start(50)
+    scene.lost = lambda _sender, to, one: to == B and isinstance(one, Bytes | Batch)
+    scene.start(B)
+    scene.cluster.run(2_000)
+
+
+def _a_follower_that_is_fenced_and_does_not_see_it() -> None:
+    scene = Scene(A, B, C)
+    cluster = scene.cluster
+    scene.wrote(A, 5)
+    life = cluster.lives[B]
+    blind = Fences(memoryview(bytearray(board_size_bytes(0))))
+    life.standing = Standing(blind, B, life._on_lost)
+    cluster.network.cut(B, 3_000)
+    cluster.coordinator.tell(BrokerLost(B, Incarnation(life.incarnation)))
+    scene.until_isr(A, C)
+    scene.wrote(A)
+    cluster.run(1_000)
+
+
+def _a_follower_reborn_with_an_empty_disk() -> None:
+    scene = Scene(A, B, C, min_isr=1)
+    scene.wrote(A, 5)
+    scene.settle()
+    scene.cluster.wipe(B)
+    scene.until_isr(A, C)
+    scene.cluster.start(B)
+    scene.lost = lambda sender, to, one: B in {sender, to} and isinstance(one, Ack | Bytes | Batch)
+    scene.cluster.run(3_000)
+
+
+def _histories_from(first: int) -> Callable[[], None]:
+    def run() -> None:
+        for seed in range(first, first + SEEDS):
+            History(seed).run()
+
+    return run
+
+
+SCENARIOS: dict[str, Callable[[], None]] = {
+    "kip_279": _two_elections_while_a_follower_is_away,
+    "kip_320": _a_follower_of_an_old_epoch_vouches,
+    "kafka_7128": _a_follower_between_the_high_watermark_and_the_epoch_start,
+    "kafka_9491": _a_follower_below_the_log_start,
+    "kip_841": _a_follower_that_is_fenced_and_does_not_see_it,
+    "kip_903": _a_follower_reborn_with_an_empty_disk,
+}
+DRAWN = {
+    "kip_101": 5,
+    "kafka_7415": 5,
+    "kafka_9835": 2,
+    "kip_966": 0,
+    "unclean": 3,
+    "unclean_by_default": 0,
+}
+
+
+def test_every_plant_has_its_checker() -> None:
+    assert SCENARIOS.keys() | DRAWN.keys() == PLANTS.keys()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_scenario_of_a_hole_passes_where_there_is_none(name: str) -> None:
+    SCENARIOS[name]()
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_hole_is_caught(name: str) -> None:
+    finds = SCENARIOS.get(name) or _histories_from(DRAWN[name])
+    with planted(name), pytest.raises(AssertionError):
+        finds()
