@@ -35,7 +35,7 @@ def _late_changes_taken(leader: BrokerId, view: PartitionView, change: IsrChange
 
 def _losses_uncounted(view: PartitionView, *given: object, **more: object) -> PartitionView:
     """Someone out of sync leads as if nothing had happened."""
-    after = _CHANGED(view, *given, **more)  # type: ignore[arg-type]
+    after = _CHANGED(view, *given, **more)  # type: ignore[arg-type]  # as it is called
     return msgspec.structs.replace(after, lossy_elections=view.lossy_elections)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.controllers import ONE, THREE, TWO, Controlled, registering, topic
+from harness.controllers import ONE, START, THREE, TWO, Controlled, registering, topic
 from harness.conversations import Conversation
 from tidelog.coordinator.controller.requests import (
     AlterIsr,
@@ -14,8 +14,9 @@ from tidelog.coordinator.controller.requests import (
     IncrementalAlterConfigs,
     IsrOutcomes,
 )
+from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import NO_LEADER, BrokerId, Incarnation
-from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.instant import Instant, ms, s
 from tidelog.kernel.limits import LEADERS_MOVED_PER_DECISION_MAX, METADATA_APPLY_WAIT_MS
 from tidelog.wire.control import IsrChange
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -145,6 +146,50 @@ def test_no_unclean_leader_where_there_is_one_or_none_can_be(controlled: Control
         controlled.lose(broker)
     controlled.join(ONE, 2)
     assert elect(controlled, UNCLEAN, [("t", [0])]) == [("t", 0, 83)]
+
+
+# -- by itself
+
+
+def pass_time(controlled: Controlled, seconds: int) -> None:
+    controlled.now = Instant(controlled.now + s(seconds))
+    deadline = controlled.shard.deadline()
+    if deadline is not None and deadline <= controlled.now:
+        controlled.tick()
+
+
+def test_leaders_go_back_to_the_preferred_in_time(controlled: Controlled) -> None:
+    controlled.lose(ONE)
+    controlled.join(ONE, 2)
+    pass_time(controlled, 300)
+    assert leaders(controlled) == [2, 2, 3], "it is not in sync"
+    grow_isr(controlled, 0)
+    pass_time(controlled, 299)
+    assert leaders(controlled) == [2, 2, 3]
+    pass_time(controlled, 1)
+    assert leaders(controlled) == [1, 2, 3]
+
+
+def test_many_leaders_go_back_a_part_at_a_time() -> None:
+    controlled = Controlled(ONE, TWO)
+    most = LEADERS_MOVED_PER_DECISION_MAX
+    controlled.create(topic("t", assignments={n: [1, 2] for n in range(most + 5)}))
+    controlled.lose(ONE)
+    controlled.join(ONE, 2)
+    for partition in range(most + 5):
+        grow_isr(controlled, partition)
+    pass_time(controlled, 300)
+    assert leaders(controlled).count(ONE) == most
+    pass_time(controlled, 0)
+    assert leaders(controlled).count(ONE) == most + 5
+
+
+def test_nobody_goes_back_by_itself_where_that_is_not_wanted() -> None:
+    off = ControllerSettings.of({"auto.leader.rebalance.enable": "false"})
+    controlled = Controlled(ONE, TWO, settings=off)
+    assert controlled.shard.deadline() is None
+    sooner = ControllerSettings.of({"leader.imbalance.check.interval.seconds": "5"})
+    assert Controlled(ONE, settings=sooner).shard.deadline() == START + s(5)
 
 
 # -- leaving

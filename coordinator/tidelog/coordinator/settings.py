@@ -19,6 +19,8 @@ RulesOf = Callable[[TopicView], Rules]
 class ControllerSettings(Struct, frozen=True):
     partitions_default: int = 1
     delete_enabled: bool = True
+    rebalance_after_s: int | None = 300
+    """How often preferred replicas get back what they shall lead; None: never by itself."""
     broker: Mapping[str, str] = field(default_factory=dict)
     """Broker settings that stand in where a topic says nothing."""
 
@@ -27,6 +29,11 @@ class ControllerSettings(Struct, frozen=True):
         """Out of what the supervisor hands down, already checked."""
         return cls(
             partitions_default=BROKER.read(given, "num.partitions"),
+            rebalance_after_s=(
+                BROKER.read(given, "leader.imbalance.check.interval.seconds")
+                if BROKER.read(given, "auto.leader.rebalance.enable")
+                else None
+            ),
             delete_enabled=BROKER.read(given, "delete.topic.enable"),
             broker={name: value for name, value in given.items() if name in BROKER},
         )

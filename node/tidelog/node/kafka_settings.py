@@ -67,7 +67,6 @@ alter.config.policy.class.name class -
 alter.log.dirs.replication.quota.window.num int 11 1..
 alter.log.dirs.replication.quota.window.size.seconds int 1 1..
 authorizer.class.name string =
-auto.leader.rebalance.enable boolean true
 background.threads int 10 1..
 broker.heartbeat.interval.ms int 2000
 broker.id int -1
@@ -162,7 +161,6 @@ initial.broker.registration.timeout.ms int 60000
 inter.broker.listener.name string -
 kafka.metrics.polling.interval.secs int 10 1..
 kafka.metrics.reporters list =
-leader.imbalance.check.interval.seconds long 300 1..
 leader.replication.throttled.rate long 9223372036854775807 0..
 listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 listeners list PLAINTEXT://:9092 !

@@ -368,6 +368,19 @@ BROKER: Final = Table(
             "Unless it is set, never more than there are brokers.",
         ),
         _flag("delete.topic.enable", "true", "Whether clients may delete topics."),
+        _flag(
+            "auto.leader.rebalance.enable",
+            "true",
+            "Whether preferred replicas that are in sync again are given their leaderships back, "
+            "all leader.imbalance.check.interval.seconds.",
+        ),
+        _whole(
+            "leader.imbalance.check.interval.seconds",
+            300,
+            1,
+            LONG_MAX,
+            "How often preferred replicas are given back what they shall lead.",
+        ),
         _whole(
             "log.cleaner.backoff.ms",
             15_000,

@@ -148,6 +148,17 @@ def leave(
     return (*said, *islice(changes, most))
 
 
+def give_back(image: MetadataImage, rules: RulesOf, *, most: int) -> tuple[MetadataRecord, ...]:
+    """Preferred replicas that are in sync lead again, so many at a time."""
+    changes = _changes(
+        image,
+        rules,
+        lambda view: view.leader not in {view.replicas[0], NO_LEADER},
+        lambda view, rule: elections.preferred_wanted(view, image.is_active, rule),
+    )
+    return tuple(islice(changes, most))
+
+
 def _changes(
     image: MetadataImage,
     rules: RulesOf,

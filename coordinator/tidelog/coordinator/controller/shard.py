@@ -46,7 +46,7 @@ from tidelog.coordinator.controller.states import check_steps
 from tidelog.coordinator.controller.waiting import AppliedWaits
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset, ProducerId, RequestId
-from tidelog.kernel.instant import Instant
+from tidelog.kernel.instant import Instant, s
 from tidelog.kernel.limits import LEADERS_MOVED_PER_DECISION_MAX, PRODUCER_ID_BLOCK
 from tidelog.kernel.shard import Decision
 from tidelog.node.metadata.image import METADATA_VERSION, BrokerView, MetadataImage
@@ -95,6 +95,7 @@ class ControllerShard:
         self._draws = draws
         self._waits: AppliedWaits[ControllerReply | Departed] = AppliedWaits()
         self._recovery = Recovery()
+        self._rebalance_at: Instant | None = None
         self._leaving: dict[BrokerId, RequestId] = {}
         """Who gives away what it leads, and is not done with it."""
         self._joining: dict[BrokerId, Offset] = {}
@@ -108,6 +109,7 @@ class ControllerShard:
             case BrokerStarted() | BrokerLost():
                 return self._lost(now, asked, request.broker, before=request.next_life)
             case Activate():
+                self._rebalance_at = self._rebalance_after(now)
                 return Decision(self._activate(request), ((asked, DONE),))
             case CreateTopics() | DeleteTopics() | CreatePartitions():
                 return self._client(now, asked, request)
@@ -117,6 +119,8 @@ class ControllerShard:
                 return self._broker(now, asked, request)
 
     def expire(self, now: Instant) -> ControllerDecision:
+        if self._rebalance_at is not None and now >= self._rebalance_at:
+            return self._rebalance(now)
         for broker in self._leaving:
             return self._give_away(now, self.image.brokers[broker])
         elected = self._recovery.expire(now, self.image, self._settings.rules(self.image))
@@ -130,7 +134,7 @@ class ControllerShard:
     def deadline(self) -> Instant | None:
         if self._leaving:
             return Instant(0)
-        times = (self._waits.deadline(), self._recovery.deadline())
+        times = (self._waits.deadline(), self._recovery.deadline(), self._rebalance_at)
         return min((one for one in times if one is not None), default=None)
 
     def _activate(self, request: Activate) -> tuple[MetadataRecord, ...]:
@@ -234,6 +238,17 @@ class ControllerShard:
             return Decision((), ((asked, DONE),))
         self._leaving[broker.id] = asked
         return self._give_away(now, broker)
+
+    def _rebalance(self, now: Instant) -> ControllerDecision:
+        """Leaders go back to where they were placed: deaths would heap them on who was left."""
+        most = LEADERS_MOVED_PER_DECISION_MAX
+        records = brokers.give_back(self.image, self._settings.rules(self.image), most=most)
+        self._rebalance_at = now if len(records) == most else self._rebalance_after(now)
+        return Decision(records)
+
+    def _rebalance_after(self, now: Instant) -> Instant | None:
+        after_s = self._settings.rebalance_after_s
+        return None if after_s is None else Instant(now + s(after_s))
 
     def _give_away(self, now: Instant, broker: BrokerView) -> ControllerDecision:
         """A part of what a leaving broker leads; when that was all, everyone must hear of it."""
