@@ -27,6 +27,7 @@ from tidelog.coordinator.controller.front import (
     SaveSnapshot,
     SendTo,
 )
+from tidelog.coordinator.controller.health import health
 from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.coordinator.runtime.journal import Journal, Life, Loaded
 from tidelog.coordinator.runtime.router import Router
@@ -34,7 +35,7 @@ from tidelog.coordinator.runtime.watch import Watch
 from tidelog.coordinator.runtime.writer import Writer
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.failures import CannotStartError
-from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, Offset, Uuid
+from tidelog.kernel.ids import NO_OFFSET, Offset, Uuid
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.launch import (
     CoordinatorLaunch,
@@ -105,8 +106,8 @@ class CoordinatorProcess:
         self._tell(loaded)
         if loaded.image.offset == NO_OFFSET:
             _refuse_forgotten_data(launch.data_dir)
-        settings = ControllerSettings.of(launch.settings)
-        shard = ControllerShard(settings, random.SystemRandom(), loaded.image)
+        self._settings = ControllerSettings.of(launch.settings)
+        shard = ControllerShard(self._settings, random.SystemRandom(), loaded.image)
         self._front = Front(
             shard,
             loaded.committed,
@@ -273,16 +274,10 @@ class CoordinatorProcess:
         image, words = self._front.feed.image, self._slot.words
         if image.offset != self._counted:
             self._counted = image.offset
-            words[Word.OFFLINE] = sum(
-                view.leader == NO_LEADER
-                for topic in image.topics.values()
-                for view in topic.partitions
-            )
-            words[Word.UNDER_REPLICATED] = sum(
-                len(view.isr) < len(view.replicas)
-                for topic in image.topics.values()
-                for view in topic.partitions
-            )
+            found = health(image, self._settings.rules(image))
+            words[Word.OFFLINE] = found.offline
+            words[Word.UNDER_REPLICATED] = found.under_replicated
+            words[Word.UNDER_MIN_ISR] = found.under_min_isr
         words[Word.CONTROLLER_EPOCH] = image.controller_epoch
         words[Word.METADATA_OFFSET] = image.offset
         words[Word.TOPICS] = len(image.topics)
