@@ -11,7 +11,7 @@ import posix_ipc
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.node.ipc import layout
 from tidelog.node.ipc.events import Event, EventRing, read_ring
-from tidelog.node.ipc.layout import Fences, Slot, SlotWriter
+from tidelog.node.ipc.layout import Fences, Links, Slot, SlotWriter
 
 MEMORY_FOLDER = "/dev/shm"  # noqa: S108 -- where Linux keeps POSIX shared memory
 
@@ -28,6 +28,7 @@ class Board:
         self._writers: list[SlotWriter] = []
         self._rings: list[EventRing] = []
         self._fences: Fences | None = None
+        self._links: Links | None = None
         self.slots = 0
 
     @classmethod
@@ -90,6 +91,13 @@ class Board:
             self._fences = Fences(self._view)
         return self._fences
 
+    @property
+    def links(self) -> Links:
+        """The fault switches of the pipes between brokers."""
+        if self._links is None:
+            self._links = Links(self._view)
+        return self._links
+
     def close(self) -> None:
         """Unmap. The board stays for the others until its name is removed and all have closed."""
         for writer in self._writers:
@@ -98,6 +106,8 @@ class Board:
             ring.release()
         if self._fences is not None:
             self._fences.release()
+        if self._links is not None:
+            self._links.release()
         self._view.release()
         self._map.close()
         os.close(self.descriptor)

@@ -25,10 +25,13 @@ from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.node.ipc.events import RING_BYTES
 
 MAGIC = b"tideBORD"
-VERSION = 2
+VERSION = 3
 _HEADER = struct.Struct("@8sIIQ")
 _HEADER_BYTES = 64
 _FENCE_BYTES = 8 * BROKERS_MAX
+_LINKS_AT = _HEADER_BYTES + _FENCE_BYTES
+_LINKS_BYTES = 4 * BROKERS_MAX * BROKERS_MAX
+_SLOTS_AT = _LINKS_AT + _LINKS_BYTES
 _SLOT_BYTES = 1024
 _SLOT_HEAD_BYTES = 64
 _SEQUENCE, _HEARTBEAT, _CRC = range(3)
@@ -104,7 +107,7 @@ assert max(role for role in Role if role is not Role.BROKER) < _FIRST_BROKER_SLO
 
 
 def board_size_bytes(slots: int) -> int:
-    return _HEADER_BYTES + _FENCE_BYTES + slots * (_SLOT_BYTES + RING_BYTES)
+    return _SLOTS_AT + slots * (_SLOT_BYTES + RING_BYTES)
 
 
 def slot_of(role: Role, process_id: int = 0) -> int:
@@ -135,7 +138,7 @@ def check_header(board: memoryview, name: str) -> int:
 
 
 def slot_view(board: memoryview, slot: int) -> memoryview:
-    start = _HEADER_BYTES + _FENCE_BYTES + slot * _SLOT_BYTES
+    start = _SLOTS_AT + slot * _SLOT_BYTES
     view = board[start : start + _SLOT_BYTES]
     assert len(view) == _SLOT_BYTES, slot
     return view
@@ -164,6 +167,25 @@ class Fences:
 
     def is_fenced(self, broker: BrokerId, epoch: Offset) -> bool:
         return self._words[broker] >= epoch
+
+    def release(self) -> None:
+        self._words.release()
+
+
+class Links:
+    """Fault switches of the pipes between brokers, one aligned word for each direction: whole (0),
+    slower by so many milliseconds, or cut. Whoever injects faults writes, senders look."""
+
+    CUT = (1 << 32) - 1
+
+    def __init__(self, board: memoryview) -> None:
+        self._words = board[_LINKS_AT : _LINKS_AT + _LINKS_BYTES].cast("I")
+
+    def set(self, sender: BrokerId, to: BrokerId, word: int) -> None:
+        self._words[sender * BROKERS_MAX + to] = word
+
+    def get(self, sender: BrokerId, to: BrokerId) -> int:
+        return self._words[sender * BROKERS_MAX + to]
 
     def release(self) -> None:
         self._words.release()

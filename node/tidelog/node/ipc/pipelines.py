@@ -5,6 +5,7 @@ life, which drops it: every message names the life it is meant for.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -12,6 +13,7 @@ import zmq
 
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.launch import broker_endpoint
+from tidelog.node.ipc.layout import Links
 from tidelog.wire.replication import Payload
 
 _RECONNECT_MS: Final = 10
@@ -29,9 +31,12 @@ class Pipelines:
         loop: asyncio.AbstractEventLoop,
         runtime_dir: str,
         me: BrokerId,
+        links: Links,
         on_message: Callable[[list[bytes]], None],
     ) -> None:
         self._loop = loop
+        self._me = me
+        self._links = links
         self._runtime_dir = runtime_dir
         self._on_message = on_message
         self._context = zmq.Context()
@@ -40,6 +45,8 @@ class Pipelines:
         self._inbox.set(zmq.MAXMSGSIZE, _MESSAGE_BYTES_MAX)
         self._inbox.bind(broker_endpoint(runtime_dir, me))
         self._ways: dict[BrokerId, zmq.Socket[bytes]] = {}
+        self._held: dict[BrokerId, deque[list[bytes]]] = {}
+        """On slow links: what waits for its time."""
         self._closed = False
 
     def start(self) -> None:
@@ -48,7 +55,36 @@ class Pipelines:
         self._loop.call_soon(self._on_readable)
 
     def send(self, peer: BrokerId, parts: Sequence[Payload]) -> bool:
-        """False where the pipe is full: the message is lost."""
+        """False where the pipe is full: the message is lost. On a cut link it is lost, too, and
+        nobody is told."""
+        fault = self._links.get(self._me, peer)
+        if fault == Links.CUT:
+            return True
+        held = self._held.get(peer)
+        if not fault and held is None:
+            return self._push(peer, parts)
+        return self._hold(peer, parts, fault)
+
+    def _hold(self, peer: BrokerId, parts: Sequence[Payload], delay_ms: int) -> bool:
+        """Send it later, and nothing that comes after it earlier."""
+        held = self._held.setdefault(peer, deque())
+        if len(held) >= _QUEUED_MAX:
+            return False
+        held.append([bytes(part) for part in parts])
+        self._loop.call_later(delay_ms / 1000, self._let_go, peer)
+        return True
+
+    def _let_go(self, peer: BrokerId) -> None:
+        held = self._held.get(peer)
+        if self._closed or held is None:
+            return
+        parts = held.popleft()
+        if not held:
+            del self._held[peer]
+        if self._links.get(self._me, peer) != Links.CUT:
+            self._push(peer, parts)
+
+    def _push(self, peer: BrokerId, parts: Sequence[Payload]) -> bool:
         way = self._ways.get(peer)
         if way is None:
             way = self._ways[peer] = self._socket(zmq.PUSH)

@@ -112,6 +112,7 @@ class BrokerProcess:
                 waiting=self._waiting,
                 settings=settings,
                 log=self._log,
+                links=self._board.links,
                 recorder=self._recorder,
                 on_storage_failure=self._on_storage_failure,
             ),

@@ -11,6 +11,7 @@ from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.launch import BrokerLaunch
 from tidelog.node.ipc.coordinator_link import CoordinatorLink
 from tidelog.node.ipc.events import Kind, Value
+from tidelog.node.ipc.layout import Links
 from tidelog.node.ipc.pipelines import Pipelines
 from tidelog.node.ipc.ring_memory import SharedRings
 from tidelog.node.metadata.image import MetadataImage
@@ -35,6 +36,7 @@ class ReplicatorParts:
     settings: Mapping[str, Any]
     """Live: a change counts at once."""
     log: EventLog
+    links: Links
     recorder: Recorder
     on_storage_failure: Callable[[TopicPartition, Exception], None]
 
@@ -56,7 +58,9 @@ class Replicator:
         self._timer: asyncio.TimerHandle | None = None
         self._link: CoordinatorLink | None = None
         self._wall_offset_ns = 0
-        self._pipes = Pipelines(loop, launch.runtime_dir, launch.broker_id, self._on_message)
+        self._pipes = Pipelines(
+            loop, launch.runtime_dir, launch.broker_id, parts.links, self._on_message
+        )
         self.machine = Replication(
             Surroundings(
                 me=launch.broker_id,

@@ -1,0 +1,92 @@
+"""The pipes between brokers, and their fault switches."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidelog.kernel.ids import BrokerId
+from tidelog.node.ipc.layout import Links, board_size_bytes
+from tidelog.node.ipc.pipelines import Pipelines
+
+ONE, TWO, ABSENT = BrokerId(1), BrokerId(2), BrokerId(3)
+WITHIN_S = 10.0
+
+
+class Pair:
+    """Two brokers' ends, on one loop; what the second one hears is kept."""
+
+    def __init__(self, runtime_dir: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.links = Links(memoryview(bytearray(board_size_bytes(1))))
+        self.heard: list[list[bytes]] = []
+        self._done = asyncio.Event()
+        self._wanted = 0
+        self.one = Pipelines(self.loop, runtime_dir, ONE, self.links, lambda _: None)
+        self.two = Pipelines(self.loop, runtime_dir, TWO, self.links, self._on_message)
+        self.two.start()
+
+    def _on_message(self, parts: list[bytes]) -> None:
+        self.heard.append(parts)
+        if len(self.heard) >= self._wanted:
+            self._done.set()
+
+    def hear(self, count: int) -> list[list[bytes]]:
+        self._wanted = count
+        self._done.clear()
+        if len(self.heard) < count:
+            self.loop.run_until_complete(asyncio.wait_for(self._done.wait(), WITHIN_S))
+        return self.heard
+
+    def close(self) -> None:
+        self.one.close()
+        self.two.close()
+        self.loop.close()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(str(tmp_path))
+    yield made
+    made.close()
+
+
+def test_messages_arrive_in_order_with_all_their_parts(pair: Pair) -> None:
+    for number in range(200):
+        assert pair.one.send(TWO, [b"%d" % number, bytearray(b"payload")])
+    assert pair.hear(200) == [[b"%d" % number, b"payload"] for number in range(200)]
+
+
+def test_a_pipe_to_a_broker_that_is_away_refuses_when_it_is_full(pair: Pair) -> None:
+    taken = 0
+    while pair.one.send(ABSENT, [b"x"]):
+        taken += 1
+        assert taken <= 10_000
+    assert taken >= 500
+
+
+def test_what_is_sent_over_a_cut_link_is_lost_and_the_other_direction_is_whole(pair: Pair) -> None:
+    pair.links.set(ONE, TWO, Links.CUT)
+    assert pair.links.get(TWO, ONE) == 0
+    assert pair.one.send(TWO, [b"lost"])
+    pair.links.set(ONE, TWO, 0)
+    assert pair.one.send(TWO, [b"heard"])
+    assert pair.hear(1) == [[b"heard"]]
+
+
+def test_nothing_overtakes_on_a_slow_link_or_when_it_is_whole_again(pair: Pair) -> None:
+    pair.links.set(ONE, TWO, 50)
+    assert pair.one.send(TWO, [b"first"])
+    pair.links.set(ONE, TWO, 0)
+    assert pair.one.send(TWO, [b"second"])
+    assert pair.hear(2) == [[b"first"], [b"second"]]
+
+
+def test_a_slow_link_holds_no_more_than_a_full_pipe(pair: Pair) -> None:
+    pair.links.set(ONE, TWO, 60_000)
+    taken = 0
+    while pair.one.send(TWO, [b"x"]):
+        taken += 1
+        assert taken <= 10_000
+    assert taken >= 500
