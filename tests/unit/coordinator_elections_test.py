@@ -90,6 +90,12 @@ def test_an_eligible_one_leads_when_nobody_in_sync_is_left() -> None:
     assert short(after) == ((TWO,), (ONE,), (), TWO, 6)
 
 
+def test_an_eligible_leader_does_not_take_a_stopping_one_into_its_isr() -> None:
+    now = view(ONE, TWO, elr=(THREE,))
+    after = elections.brokers_lost(now, {ONE}, fit(THREE), THREE_OF)
+    assert short(after) == ((THREE,), (ONE, TWO), (), THREE, 6)
+
+
 def test_all_that_go_at_once_are_eligible() -> None:
     after = elections.brokers_lost(view(ONE, TWO), ALL, fit(), ONE_OF)
     assert short(after) == ((), (ONE, TWO), (), NO_LEADER, 6)

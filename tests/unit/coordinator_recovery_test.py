@@ -6,6 +6,7 @@ from harness.controllers import ONE, THREE, TWO, Controlled, topic
 from harness.conversations import Conversation
 from tidelog.coordinator.controller.front import LossyElection
 from tidelog.coordinator.controller.requests import (
+    AlterIsr,
     ElectLeaders,
     IncrementalAlterConfigs,
     TellLogEnds,
@@ -13,7 +14,9 @@ from tidelog.coordinator.controller.requests import (
 from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, BrokerId, Epoch, Offset
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import UNCLEAN_RECOVERY_WAIT_MS
-from tidelog.wire.control import LogEnd
+from tidelog.wire.control import IsrChange, LogEnd
+from tidelog.wire.frame import encode_request, joined
+from tidelog.wire.messages.k43_elect_leaders import API as ELECT_LEADERS
 from tidelog.wire.messages.k43_elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -54,6 +57,20 @@ class Lossy(Controlled):
             high_watermark=Offset(high_watermark),
         )
         self.ask(TellLogEnds(broker, self.image.brokers[broker].incarnation, (told,)))
+
+    def take_back(self, broker: BrokerId) -> None:
+        """The leader has it in sync again."""
+        members = (*self.view.isr, broker)
+        change = IsrChange(
+            topic=self.image.names["t"].id,
+            partition=0,
+            leader_epoch=self.view.leader_epoch,
+            partition_epoch=self.view.partition_epoch,
+            isr=tuple((one, self.image.brokers[one].epoch) for one in members),
+        )
+        incarnation = self.image.brokers[self.view.leader].incarnation
+        self.ask(AlterIsr(self.view.leader, incarnation, (change,)))
+        assert set(self.view.isr) == set(members)
 
     def wait(self, milliseconds: int) -> None:
         self.now = Instant(self.now + ms(milliseconds))
@@ -120,13 +137,13 @@ def test_a_killed_replica_keeps_its_place_and_an_empty_disk_does_not() -> None:
 def test_a_hung_broker_that_comes_back_in_the_same_life_has_lost_nothing() -> None:
     """How its life began was told when it registered first, and has been made good since."""
     lossy = Lossy()
-    lossy.join(TWO, 2, stopped=POWER_LOSS)
     lossy.lose(ONE)
-    lossy.join(THREE, 2, stopped=POWER_LOSS)
-    lossy.lose(THREE)
-    before = lossy.view
-    lossy.join(THREE, 2, stopped=POWER_LOSS)
-    assert (lossy.view.elr, lossy.view.last_known) == (before.elr, before.last_known)
+    lossy.join(TWO, 2, stopped=POWER_LOSS)
+    lossy.take_back(TWO)
+    lossy.lose(TWO)
+    assert (lossy.view.isr, lossy.view.elr) == ((THREE,), (TWO,))
+    lossy.join(TWO, 2, stopped=POWER_LOSS)
+    assert (lossy.view.elr, lossy.view.last_known) == ((TWO,), ())
 
 
 def test_a_partition_waits_until_all_last_known_are_back_and_one_has_all_that_is_left() -> None:
@@ -312,6 +329,31 @@ def test_brokers_tell_by_themselves_what_they_have(*, coordinator_dies: bool) ->
     views = talk.shard.image.names["t"].partitions
     assert {view.leader for view in views} == {1}
     assert {view.lossy_elections for view in views} == {1}
+
+
+def test_a_new_coordinator_is_told_anew_though_nothing_has_changed() -> None:
+    talk = Conversation()
+    talk.start_coordinator()
+    for broker in range(2):
+        talk.start_broker(broker)
+    talk.settle()
+    talk.create(0, topic("t", assignments={0: [1, 0]}))
+    talk.settle()
+    for broker in range(2):
+        talk.kill_broker(broker)
+        talk.settle()
+    talk.start_broker(0, 2, stopped=StopKind.KILLED)
+    talk.settle()
+    (view,) = talk.shard.image.names["t"].partitions
+    assert (view.leader, view.elr) == (NO_LEADER, (1,))
+    talk.kill_coordinator()
+    talk.start_coordinator()
+    talk.settle()
+    request = ElectLeadersRequest(election_type=1, topic_partitions=None)
+    talk._forward(0, joined(encode_request(ELECT_LEADERS, 2, 43 << 24, None, request)))
+    talk.settle()
+    (view,) = talk.shard.image.names["t"].partitions
+    assert (view.leader, view.lossy_elections) == (0, 1)
 
 
 def test_an_election_that_loses_records_is_said_aloud_once_it_is_on_disk() -> None:
