@@ -133,15 +133,20 @@ class Step:
 
 
 def idle(cluster: Tidelog, seconds: float, name: str) -> Figures:
-    """Of the broker alone: no other process knows more of a partition than its name."""
+    """Of the broker alone: no other process knows more of a partition than its name.
+
+    What others do is looked at here only: all else is too short, or writes what the kernel's own
+    threads bring to the disk.
+    """
     broker = broker_of(cluster)
     time.sleep(_SETTLE_S)
     memory = pss_mb(cluster.pids)
-    began, spent = time.monotonic(), cpu_s([broker])
+    meter, spent = Meter(cluster.pids), cpu_s([broker])
     time.sleep(seconds)
-    spent = cpu_s([broker]) - spent
+    spent, others = cpu_s([broker]) - spent, meter.stop()
     return {
-        f"{name}_cpu_percent": round(100 * spent / (time.monotonic() - began), 3),
+        "other_share": others["other_share"],
+        f"{name}_cpu_percent": round(100 * spent / others["wall_s"], 3),
         f"{name}_broker_mb": memory["tide-broker0"],
         f"{name}_all_mb": memory["all"],
     }
@@ -163,60 +168,63 @@ def one(partitions: int, asked: argparse.Namespace) -> Figures:
         )
     figures: Figures = {"partitions": partitions}
     for life in lives:
-        figures |= life
-    return {**figures, "other_share": max(life["other_share"] for life in lives)}
+        shares = (figures.get("other_share", 0.0), life.get("other_share", 0.0))
+        figures |= {**life, "other_share": max(shares)}
+    return figures
+
+
+@contextlib.contextmanager
+def started(data: Path) -> Iterator[tuple[Tidelog, float]]:
+    """A cluster on that folder, and how long it took; the caller ends it in the way it measures."""
+    cluster = Tidelog(data=data)
+    try:
+        cluster.wait_ready()
+        yield cluster, round(time.monotonic() - cluster.launched, 3)
+    except BaseException:
+        cluster.stop()
+        raise
 
 
 def first_life(data: Path, topics: Topics, partitions: int, idle_s: float) -> Figures:
     """The partitions are made, written twice, and read."""
-    cluster = Tidelog(data=data)
-    cluster.wait_ready()
-    meter, step = Meter(cluster.pids), Step(cluster, partitions)
-    with RawClient(cluster.bootstrap) as client:
-        with step("create"):
-            topics.create(client)
-        with step("first_write"):
-            topics.write(client)
-        with step("write"):
-            topics.write(client)
-        with step("read"):
-            topics.read(client)
-    open_files = len(list(Path(f"/proc/{broker_of(cluster)}/fd").iterdir()))
-    after = idle(cluster, idle_s, "idle") if idle_s else {}
-    figures = {**step.figures, "open_files": open_files, **after}
-    figures["other_share"] = meter.stop()["other_share"]
-    return {**figures, "stop_s": round(cluster.stop(), 3)}
+    with started(data) as (cluster, _):
+        step = Step(cluster, partitions)
+        with RawClient(cluster.bootstrap) as client:
+            with step("create"):
+                topics.create(client)
+            with step("first_write"):
+                topics.write(client)
+            with step("write"):
+                topics.write(client)
+            with step("read"):
+                topics.read(client)
+        open_files = len(list(Path(f"/proc/{broker_of(cluster)}/fd").iterdir()))
+        after = idle(cluster, idle_s, "idle") if idle_s else {}
+        stop_s = round(cluster.stop(), 3)
+    return {**step.figures, "open_files": open_files, **after, "stop_s": stop_s}
 
 
 def second_life(data: Path, topics: Topics, partitions: int, idle_s: float) -> Figures:
     """After a clean stop; at the end it is killed."""
-    cluster = Tidelog(data=data)
-    cluster.wait_ready()
-    ready_s = time.monotonic() - cluster.launched
-    spent, meter = cpu_s(cluster.pids), Meter(cluster.pids)
-    before = idle(cluster, idle_s, "unused") if idle_s else {}
-    step = Step(cluster, partitions)
-    with RawClient(cluster.bootstrap) as client, step("first_read"):
-        topics.read(client)
-    other = meter.stop()["other_share"]
-    for pid in tree(cluster.pids):
-        os.kill(pid, signal.SIGKILL)
-    cluster.stop()
-    started = {"start_s": round(ready_s, 3), "start_cpu_s": round(spent, 3)}
-    return {**started, **before, **step.figures, "other_share": other}
+    with started(data) as (cluster, start_s):
+        start_cpu_s = round(cpu_s(cluster.pids), 3)
+        before = idle(cluster, idle_s, "unused") if idle_s else {}
+        step = Step(cluster, partitions)
+        with RawClient(cluster.bootstrap) as client, step("first_read"):
+            topics.read(client)
+        for pid in tree(cluster.pids):
+            os.kill(pid, signal.SIGKILL)
+        cluster.stop()
+    return {"start_s": start_s, "start_cpu_s": start_cpu_s, **before, **step.figures}
 
 
 def third_life(data: Path, topics: Topics) -> Figures:
     """After kill -9."""
-    cluster = Tidelog(data=data)
-    cluster.wait_ready()
-    ready_s = time.monotonic() - cluster.launched
-    meter = Meter(cluster.pids)
-    with RawClient(cluster.bootstrap) as client:
-        topics.read(client)
-    other = meter.stop()["other_share"]
-    cluster.stop()
-    return {"start_after_kill_s": round(ready_s, 3), "other_share": other}
+    with started(data) as (cluster, start_s):
+        with RawClient(cluster.bootstrap) as client:
+            topics.read(client)
+        cluster.stop()
+    return {"start_after_kill_s": start_s}
 
 
 def medians(runs: Sequence[Figures]) -> Figures:

@@ -14,6 +14,7 @@ PROGRAMS = (
     "failover",
     "fetch",
     "latency",
+    "many_connections",
     "many_partitions",
     "memory",
     "produce",
