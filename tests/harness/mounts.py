@@ -66,10 +66,10 @@ def small_disk(place: Path, size_bytes: int) -> None:
 
 def small_shared_memory(size_bytes: int) -> None:
     """So much shared memory and no more; what is there stays to be seen, for others live by it."""
-    kept = [(path, os.open(path, os.O_PATH)) for path in SHARED_MEMORY.iterdir()]
+    kept = [(path, path.is_dir(), os.open(path, os.O_PATH)) for path in SHARED_MEMORY.iterdir()]
     small_disk(SHARED_MEMORY, size_bytes)
-    for path, descriptor in kept:
-        path.touch()
+    for path, is_folder, descriptor in kept:
+        path.mkdir() if is_folder else path.touch()
         _mount(f"/proc/self/fd/{descriptor}", path, None, _MS_BIND)
         os.close(descriptor)
 
