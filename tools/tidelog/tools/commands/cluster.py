@@ -88,7 +88,7 @@ class _Terminal:
     "--brokers",
     type=click.IntRange(1, BROKERS_MAX),
     metavar="N",
-    help="How many brokers; as many as the data has, else 1.",
+    help="How many brokers; as many as the data has, else 3.",
 )
 @click.option(
     "--base-port",

@@ -30,7 +30,7 @@ from tidelog.kernel.config import SettingError, Table
 from tidelog.kernel.limits import BROKERS_MAX
 
 BASE_PORT_DEFAULT = 9092
-BROKERS_DEFAULT = 1
+BROKERS_DEFAULT = 3
 PORT_MAX = 65_535
 _CLUSTER_KEYS = ("brokers", "base-port")
 _OUR_VARIABLES = frozenset(
