@@ -188,30 +188,40 @@ def log_bytes(cluster: Cluster, broker: int, topic: str, partition: int) -> byte
 def wrong_in_the_end(cluster: Cluster, topic: str, partitions: int, loads: list[Load]) -> list[str]:
     """What was acknowledged and is not everywhere, what is there twice, where bytes differ."""
     wrong = [failure for load in loads for failure in load.failed]
+    acked = _acked(partitions, loads)
     for partition in range(partitions):
-        acked = {
-            value: offset
-            for load in loads
-            for value, (where, offset) in load.acked.items()
-            if where == partition
-        }
         logs = [log_bytes(cluster, broker, topic, partition) for broker in range(BROKERS)]
         common = min(map(len, logs))
         if any(log[:common] != logs[0][:common] for log in logs):
             wrong.append(f"partition {partition}: the replicas' bytes differ")
         for broker, log in enumerate(logs):
-            wrong += _wrong_on(f"partition {partition}, broker {broker}", log, acked)
+            wrong += _wrong_on(f"partition {partition}, broker {broker}", log, acked[partition])
     return wrong
 
 
+def _acked(partitions: int, loads: list[Load]) -> list[dict[bytes, int]]:
+    """For each partition the values that were acknowledged, and where they must be."""
+    acked: list[dict[bytes, int]] = [{} for _ in range(partitions)]
+    for load in loads:
+        for value, (partition, offset) in load.acked.items():
+            acked[partition][value] = offset
+    return acked
+
+
 def _wrong_on(place: str, log: bytes, acked: Mapping[bytes, int]) -> list[str]:
-    offsets = defaultdict[bytes, list[int]](list)
-    for _, batch in iterate_batches(memoryview(log)):
-        for record in iterate_records(batch):
-            assert record.value is not None
-            offsets[record.value].append(record.offset)
+    offsets = _offsets_in(log)
     lost = [value for value, offset in acked.items() if offset not in offsets.get(value, ())]
     twice = [value for value, found in offsets.items() if len(found) > 1]
     return [f"{place}: lost {value!r}" for value in lost[:5]] + [
         f"{place}: {value!r} is there at {offsets[value]}" for value in twice[:5]
     ]
+
+
+def _offsets_in(log: bytes) -> dict[bytes, list[int]]:
+    """Where each value is."""
+    offsets = defaultdict[bytes, list[int]](list)
+    for _, batch in iterate_batches(memoryview(log)):
+        for record in iterate_records(batch):
+            assert record.value is not None
+            offsets[record.value].append(record.offset)
+    return offsets

@@ -34,6 +34,7 @@ REAL_PROCESSES = (
     "tests/cluster/",
     "tests/harness/cluster",
     "tests/harness/clients/steady_python",
+    "tests/harness/chaos",
     "tests/harness/load",
     "tests/harness/stand_ins",
 )
