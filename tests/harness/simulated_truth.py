@@ -215,16 +215,17 @@ class Witness:
             return
         for (name, partition), truth in self.truths.items():
             topic = image.names.get(name)
-            if topic is None:
-                continue
-            view = topic.partitions[partition]
-            fenced = [one for one in view.isr if not image.is_alive(one)]
-            assert not fenced, ("a fenced broker is in sync", name, partition, view)
-            for broker in self.electable(view):
-                copy = truth.copies.get(broker) or Copy()
-                registered = image.brokers.get(broker)
-                if registered is not None and registered.incarnation == copy.life:
-                    self._stands_to(truth, copy, truth.end, f"candidate {broker} of {view}")
+            if topic is not None:
+                self._candidates(truth, image, topic.partitions[partition])
+
+    def _candidates(self, truth: Truth, image: MetadataImage, view: PartitionView) -> None:
+        fenced = [one for one in view.isr if not image.is_alive(one)]
+        assert not fenced, ("a fenced broker is in sync", view)
+        for broker in self.electable(view):
+            copy = truth.copies.get(broker) or Copy()
+            registered = image.brokers.get(broker)
+            if registered is not None and registered.incarnation == copy.life:
+                self._stands_to(truth, copy, truth.end, f"candidate {broker} of {view}")
 
     def electable(self, view: PartitionView) -> list[BrokerId]:
         return [one for one in (*view.isr, *getattr(view, "elr", ())) if one != NO_LEADER]
