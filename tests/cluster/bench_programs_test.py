@@ -33,6 +33,7 @@ PROGRAMS = {
     "failover": ([], {"ack_gap_s", "in_sync_s"}),
     "fetch": (["--records", "2000"], {"large", "small"}),
     "latency": (["--seconds", "0.5"], {"p50_ms", "p99_ms"}),
+    "many_connections": (["--connections", "3", "--requests", "30", "--idle", "0.3"], {"points"}),
     "many_partitions": (["--partitions", "3", "--idle", "0.3"], {"points"}),
     "memory": (["--partitions", "20", "--connections", "5"], {"kb_per_partition"}),
     "produce": (["--seconds", "0.2", "--mb", "20"], {"mb_per_s", "client_cpu_s_per_gb"}),
@@ -67,4 +68,8 @@ def test_no_program_is_left_out() -> None:
         for path in (ROOT / "bench").glob("*.py")
         if "__main__" in path.read_text(encoding="utf-8")
     }
-    assert programs == {*PROGRAMS, "compare"}
+    assert programs == {
+        *PROGRAMS,
+        "compare",
+        "growth",
+    }  # tested elsewhere; growth draws what was measured
