@@ -99,6 +99,7 @@ class Faults:
         self._board = Board.open(board_name(cluster.runs[-1].run_id))
         self._kinds: Mapping[str, Callable[[int], None]] = {
             "kill": self._kill,
+            "kill slow leader": self._kill_slow_leader,
             "pause": self._pause,
             "cut link": self._cut,
             "cut one way": self._cut_one_way,
@@ -129,6 +130,17 @@ class Faults:
     def _kill(self, broker: int) -> None:
         os.kill(self._cluster.broker_pid(broker), signal.SIGKILL)
         self._last(0.1, 2.0)
+        self._start(broker)
+
+    def _kill_slow_leader(self, broker: int) -> None:
+        """It takes what did not reach the others in time along: nothing of that may be acked."""
+        for other in range(BROKERS):
+            if other != broker:
+                self._fault_of(broker, other, SLOW_MS)
+        self._last(0.3, 0.6)
+        os.kill(self._cluster.broker_pid(broker), signal.SIGKILL)
+        self._heal()
+        self._last(0.1, 1.0)
         self._start(broker)
 
     def _stop(self, broker: int) -> None:
