@@ -1,10 +1,18 @@
 """What people are told of the coordinator's decisions, out of the records alone."""
 
+from msgspec import structs
+
 from harness.controllers import topic
 from harness.conversations import Conversation
 from tidelog.coordinator.controller.requests import BrokerLost
-from tidelog.kernel.ids import BrokerId, Incarnation
+from tidelog.coordinator.controller.story import happenings
+from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Incarnation, Uuid
 from tidelog.node.ipc.events import Kind, fields_of
+from tidelog.node.metadata.image import MetadataImage
+from tidelog.wire.metadata_records import PartitionChanged, PartitionCreated, PartitionView
+
+A, B = BrokerId(0), BrokerId(1)
+TOPIC = Uuid(bytes(range(16)))
 
 
 def running(*brokers: int) -> Conversation:
@@ -49,3 +57,30 @@ def test_a_return_is_told_as_unfencing() -> None:
     talk.tell(BrokerLost(BrokerId(0), Incarnation(1)))
     talk.settle()
     assert [one.kind for one in talk.happened] == [Kind.BROKER_FENCED, Kind.BROKER_UNFENCED]
+
+
+def test_changes_of_one_commit_are_told_one_after_the_other() -> None:
+    views = [
+        PartitionView(replicas=(A, B), isr=(A, B), leader=A),
+        PartitionView(replicas=(A, B), isr=(B,), leader=B, leader_epoch=Epoch(1)),
+        PartitionView(replicas=(A, B), isr=(A, B), leader=B, leader_epoch=Epoch(1)),
+    ]
+    told = happenings(
+        MetadataImage(),
+        [
+            PartitionCreated(TOPIC, 0, views[0]),
+            PartitionChanged(TOPIC, 0, views[1]),
+            PartitionChanged(TOPIC, 0, views[2]),
+        ],
+    )
+    kinds = [Kind.CREATED, Kind.ISR_CHANGED, Kind.ELECTED, Kind.ISR_CHANGED]
+    assert [one.kind for one in told] == kinds
+
+
+def test_records_that_an_election_may_have_lost_are_told() -> None:
+    before = PartitionView(replicas=(A, B), isr=(), leader=NO_LEADER, lost_records=3)
+    after = structs.replace(before, isr=(B,), leader=B, lossy_elections=1, lost_records=10)
+    records = [PartitionCreated(TOPIC, 0, before), PartitionChanged(TOPIC, 0, after)]
+    *_, lost = happenings(MetadataImage(), records)
+    assert lost.kind is Kind.RECORDS_LOST
+    assert fields_of(lost.kind, lost.values)["at_least"] == 7
