@@ -9,7 +9,12 @@ from tidelog.coordinator.controller.story import happenings
 from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Incarnation, Uuid
 from tidelog.node.ipc.events import Kind, fields_of
 from tidelog.node.metadata.image import MetadataImage
-from tidelog.wire.metadata_records import PartitionChanged, PartitionCreated, PartitionView
+from tidelog.wire.metadata_records import (
+    MetadataRecord,
+    PartitionChanged,
+    PartitionCreated,
+    PartitionView,
+)
 
 A, B = BrokerId(0), BrokerId(1)
 TOPIC = Uuid(bytes(range(16)))
@@ -80,7 +85,10 @@ def test_changes_of_one_commit_are_told_one_after_the_other() -> None:
 def test_records_that_an_election_may_have_lost_are_told() -> None:
     before = PartitionView(replicas=(A, B), isr=(), leader=NO_LEADER, lost_records=3)
     after = structs.replace(before, isr=(B,), leader=B, lossy_elections=1, lost_records=10)
-    records = [PartitionCreated(TOPIC, 0, before), PartitionChanged(TOPIC, 0, after)]
+    records: list[MetadataRecord] = [
+        PartitionCreated(TOPIC, 0, before),
+        PartitionChanged(TOPIC, 0, after),
+    ]
     *_, lost = happenings(MetadataImage(), records)
     assert lost.kind is Kind.RECORDS_LOST
     assert fields_of(lost.kind, lost.values)["at_least"] == 7
