@@ -55,10 +55,14 @@ class Inode:
 
 def common_prefix(one: Bytes, other: Bytes) -> int:
     """How many bytes they have in common from the front."""
-    for at, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return at
-    return min(len(one), len(other))
+    same, different = 0, min(len(one), len(other)) + 1
+    while different - same > 1:
+        middle = (same + different) // 2
+        if one[same:middle] == other[same:middle]:
+            same = middle
+        else:
+            different = middle
+    return same
 
 
 class Node:

@@ -11,7 +11,7 @@ from tidelog.kernel.instant import Instant, ms
 from tidelog.wire.metadata_records import PartitionView
 
 LASTS_MS = (1_000, 6_000)
-WRITES_MAX = 500
+WRITES_MAX = 300
 HEALS_WITHIN_MS = 60_000
 FAULTS = (
     "kill",
@@ -75,7 +75,7 @@ class History:
 
     def _every(self, milliseconds: tuple[float, float], action: Callable[[], None]) -> None:
         def again() -> None:
-            if not self.over:
+            if not self.over and (action != self._write or not self._has_written_all):
                 action()
                 self.cluster.timeline.after(self.rng.uniform(*milliseconds), again)
 
@@ -85,10 +85,14 @@ class History:
         pace = self.rng.choice([(0.1, 2.0), (1.0, 10.0), (5.0, 60.0)])
         self._every(pace, self._write)
 
+    @property
+    def _has_written_all(self) -> bool:
+        return len(self.clients.writes) >= WRITES_MAX
+
     def _write(self) -> None:
         rng, partition = self.rng, self.rng.randrange(self.partitions)
         broker = self._some_leader(partition)
-        if broker is not None and len(self.clients.writes) < WRITES_MAX:
+        if broker is not None:
             self.clients.write(
                 broker,
                 rng.randint(1, 3),

@@ -121,10 +121,17 @@ class Witness:
         """Whether whatever is committed must stay: not where an unclean election is wanted."""
 
     def truth(self, key: TopicPartition) -> Truth:
-        return self.truths.setdefault(key, Truth())
+        found = self.truths.get(key)
+        if found is None:
+            found = self.truths[key] = Truth()
+        return found
 
     def copy(self, key: TopicPartition, broker: BrokerId) -> Copy:
-        return self.truth(key).copies.setdefault(broker, Copy())
+        copies = self.truth(key).copies
+        found = copies.get(broker)
+        if found is None:
+            found = copies[broker] = Copy()
+        return found
 
     # -- what brokers tell
 

@@ -12,7 +12,7 @@ from harness.simulated_histories import History
 from tidelog.kernel.ids import BrokerId
 
 PARTS = 4
-HISTORIES = 120
+HISTORIES = 240
 HISTORIES_NIGHTLY = 20_000
 
 
