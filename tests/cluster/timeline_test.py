@@ -105,6 +105,15 @@ def test_a_hang_is_told_from_the_stop_to_the_return(three: Cluster) -> None:
     assert first(events, "cut_off", broker=old) > first(events, "hung", broker=old)
 
 
+def test_a_page_has_a_column_for_each_process_and_every_event(three: Cluster) -> None:
+    three.done("timeline", "t:0", "--html", "page.html")
+    text = (three.folder / "page.html").read_text()
+    shown = timeline(three)
+    assert text.count("<tr>") == len(shown) + 1
+    for process in {event["process"] for event in shown}:
+        assert f"<th>{process}</th>" in text
+
+
 def unfenced(events: list[Event], broker: int) -> int:
     """The broker epoch of its return."""
     return max(
@@ -130,6 +139,7 @@ def test_its_words(tmp_path: Path, golden: Golden) -> None:
             ["timeline", "order:0"],
             ["timeline", "orders:1"],
             ["timeline", "orders"],
+            ["timeline", "orders:0", "--html", "no/such/folder/page.html"],
             ["timeline", "orders:0", "--cluster", "other"],
         )
         cluster.stop()

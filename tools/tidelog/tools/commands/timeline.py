@@ -1,6 +1,7 @@
 """`tidelog timeline`: what happened to a partition."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -23,12 +24,13 @@ VERSION = 1
 @click.command(
     "timeline",
     cls=Command,
-    examples=("tidelog timeline orders:0", "tidelog timeline orders:0 --json"),
+    examples=("tidelog timeline orders:0", "tidelog timeline orders:0 --html orders.html"),
 )
 @click.argument("what", metavar="TOPIC:P", shell_complete=topic_names)
+@click.option("--html", metavar="FILE", help="Write a page instead: a column for each process.")
 @cluster_options
 @json_option
-def timeline(target: Target, *, what: str, as_json: bool) -> None:
+def timeline(target: Target, *, what: str, html: str | None, as_json: bool) -> None:
     """Show what happened to a partition: elections, in-sync replicas, fencing, truncations.
 
     High watermarks are told where they move after they could not, or in a new epoch. Every process
@@ -37,6 +39,7 @@ def timeline(target: Target, *, what: str, as_json: bool) -> None:
     # Other commands need none of this.
     from tidelog.tools.supervisor.folder import find, is_held, run_in  # noqa: PLC0415 -- as said
     from tidelog.tools.timeline import gather, newest_id, of_partition  # noqa: PLC0415 -- as said
+    from tidelog.tools.timeline_page import page, said  # noqa: PLC0415 -- as said
 
     topic, partition = _named(what)
     folder = find(target.folder)
@@ -51,6 +54,8 @@ def timeline(target: Target, *, what: str, as_json: bool) -> None:
     found = of_partition(entries, topic_id, partition)
     if not found:
         fail(f"nothing is known of {what}: see tidelog topic describe {topic}", NOT_FOUND)
+    if html is not None:
+        _write(html, page(what, found))
     if as_json:
         events = [
             {
@@ -73,16 +78,25 @@ def timeline(target: Target, *, what: str, as_json: bool) -> None:
             }
         )
         return
+    if html is not None:
+        return
     rows = [
         (
             one.at.replace("T", " ").removesuffix("Z"),
             one.process,
             one.event.replace("_", " "),
-            " ".join(f"{name}={_shown(value)}" for name, value in one.fields.items()),
+            said(one),
         )
         for one in found
     ]
     table(rows, ("TIME", "PROCESS", "EVENT", "WHAT"))
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"cannot write {path}: {error.strerror}; choose another file with --html")
 
 
 def _named(text: str) -> tuple[str, int]:
@@ -101,9 +115,3 @@ def _known(target: Target, topic: str) -> tuple[str | None, Sequence[str]]:
 
     names = open_folder(find(target.folder)).image.names
     return (uuid_text(names[topic].id) if topic in names else None), list(names)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, list):
-        return ",".join(map(str, value)) or "-"
-    return str(value)
