@@ -179,12 +179,14 @@ class Witness:
                 copy.high_watermark,
                 high,
             )
+        # Who was deposed uncleanly wakes up with what is lost: it commits nothing by that.
+        rose = not truth.is_lossy or copy.life != life or high > copy.high_watermark
         copy.life = life
         copy.high_watermark = high
         if replica.leader is not None:
             self._leads(truth, replica, broker, life)
         led, copy.led = copy.led, replica.leader is not None
-        if (led or copy.led) and replica.follower is None and high > truth.end:
+        if rose and (led or copy.led) and replica.follower is None and high > truth.end:
             # It leads, or has until this very turn.
             epoch = replica.log.latest_epoch if replica.leader is None else replica.leader.epoch
             truth.grow(copy.between(truth.end, high), epoch)
@@ -249,7 +251,6 @@ class Witness:
             kept += 1
         lost = truth.pieces[kept:]
         del truth.pieces[kept:]
-        end = truth.end
         truth.lost += lost
         truth.is_lossy = True
         del truth.committed[len(truth.pieces) :]
@@ -257,7 +258,6 @@ class Witness:
             del truth.by_base[piece.base]
         for copy in truth.copies.values():
             copy.matched = 0
-            copy.high_watermark = min(copy.high_watermark, end)
         return lost
 
     def _count_losses(self, image: MetadataImage) -> None:
