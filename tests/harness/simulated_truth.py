@@ -180,7 +180,8 @@ class Witness:
                 high,
             )
         # Who was deposed uncleanly wakes up with what is lost: it commits nothing by that.
-        rose = not truth.is_lossy or copy.life != life or high > copy.high_watermark
+        is_news = copy.life != life or not copy.led or high > copy.high_watermark
+        rose = is_news or not truth.is_lossy
         copy.life = life
         copy.high_watermark = high
         if replica.leader is not None:
