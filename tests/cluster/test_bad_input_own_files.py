@@ -324,7 +324,7 @@ REFUSED: dict[str, tuple[str, Damage, str]] = {
     "metadata emptied": (
         WHERE_COORDINATOR + "/__cluster_metadata-0",
         lambda place: os.truncate(logs_of(place)[0], 0),
-        "is gone, but",
+        "the metadata log ",
     ),
     "metadata gone": (WHERE_COORDINATOR, shutil.rmtree, "is gone, but"),
 }

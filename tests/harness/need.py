@@ -1,6 +1,6 @@
 """Programs that some tests need: skipped without them, except where they must run.
 
-`TIDELOG_REQUIRE=java,go` turns the skip for those into a failure: CI sets it, so that no test
+`HARNESS_REQUIRE=java,go` turns the skip for those into a failure: CI sets it, so that no test
 there is left out silently.
 """
 
@@ -26,11 +26,11 @@ def need_that(program: str, *, works: bool, why: str) -> None:
 
 def required() -> frozenset[str]:
     """What this run must not skip."""
-    names = os.environ.get("TIDELOG_REQUIRE", "").split(",")
+    names = os.environ.get("HARNESS_REQUIRE", "").split(",")
     return frozenset(name.strip() for name in names if name.strip())
 
 
 def _miss(program: str, why: str = "is not on this machine") -> NoReturn:
     if program in required():
-        pytest.fail(f"{program} {why}, and TIDELOG_REQUIRE names it")
+        pytest.fail(f"{program} {why}, and HARNESS_REQUIRE names it")
     pytest.skip(f"{program} {why}")

@@ -13,18 +13,18 @@ def test_a_program_that_is_there_is_no_reason_to_skip() -> None:
 
 
 def test_a_missing_program_skips_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TIDELOG_REQUIRE", raising=False)
+    monkeypatch.delenv("HARNESS_REQUIRE", raising=False)
     with pytest.raises(pytest.skip.Exception, match=ABSENT):
         need("sh", ABSENT)
 
 
 def test_a_missing_program_fails_where_it_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDELOG_REQUIRE", f"java, {ABSENT}")
+    monkeypatch.setenv("HARNESS_REQUIRE", f"java, {ABSENT}")
     with pytest.raises(pytest.fail.Exception, match=ABSENT):
         need(ABSENT)
 
 
 def test_a_program_that_does_not_work_counts_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDELOG_REQUIRE", "sh")
+    monkeypatch.setenv("HARNESS_REQUIRE", "sh")
     with pytest.raises(pytest.fail.Exception, match="may not trace"):
         need_that("sh", works=False, why="may not trace here")

@@ -2,9 +2,11 @@
 is of partitions that nobody leads."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final
 
-from tidelog.kernel.ids import NO_OFFSET, Epoch, Offset, Partition, TopicPartition
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET, Offset, Partition, TopicPartition
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.marks import LastStop
 from tidelog.node.metadata.image import TopicView
@@ -36,22 +38,29 @@ def log_ends(
 ) -> tuple[LogEnd, ...]:
     """One for each place; a log whose files cannot be used has nothing. `high_watermark` is the one
     on disk: it may lie above what is left of the log."""
-    ends = []
-    for topic, partition in places:
-        key = (topic.name, Partition(partition))
-        replica = replicas.get(key)
-        ends.append(
-            LogEnd(
-                topic=topic.id,
-                partition=partition,
-                leader_epoch=topic.partitions[partition].leader_epoch,
-                last_epoch=Epoch(-1) if replica is None else replica.log.epochs.latest,
-                end=NO_OFFSET if replica is None else Offset(replica.log.end),
-                high_watermark=(
-                    NO_OFFSET
-                    if replica is None
-                    else max(high_watermark(key), replica.high_watermark)
-                ),
-            )
-        )
-    return tuple(ends)
+    return tuple(_end_of(topic, partition, replicas, high_watermark) for topic, partition in places)
+
+
+def _end_of(
+    topic: TopicView,
+    partition: int,
+    replicas: Replicas,
+    high_watermark: Callable[[TopicPartition], Offset],
+) -> LogEnd:
+    key = (topic.name, Partition(partition))
+    replica = replicas.get(key)
+    last_epoch, end, water = NO_EPOCH, NO_OFFSET, NO_OFFSET
+    if replica is not None:
+        # Damage found here is told when somebody asks for the partition.
+        with suppress(CorruptError, OSError):
+            last_epoch = replica.log.epochs.latest
+            end = Offset(replica.log.end)
+            water = max(high_watermark(key), replica.high_watermark)
+    return LogEnd(
+        topic=topic.id,
+        partition=partition,
+        leader_epoch=topic.partitions[partition].leader_epoch,
+        last_epoch=last_epoch,
+        end=end,
+        high_watermark=water,
+    )
