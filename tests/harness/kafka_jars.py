@@ -12,7 +12,7 @@ from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
 LOG4J_VERSION = "2.24.3"
-CACHE_VARIABLE = "TIDELOG_TOOLS_CACHE"
+CACHE_VARIABLE = "HARNESS_TOOLS_CACHE"
 DEFAULT_CACHE = Path(__file__).resolve().parents[2] / ".tools-cache"
 
 ARTIFACTS = (

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-CACHE_VARIABLE = "TIDELOG_TOOLS_CACHE"
+CACHE_VARIABLE = "HARNESS_TOOLS_CACHE"
 DEFAULT_CACHE = HERE.parents[2] / ".tools-cache"
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
+from tidelog.kernel.ids import NO_EPOCH
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.epochs import EpochCache, decode_epochs
 from tidelog.node.log.marks import ClosedLog, LastStop
@@ -275,6 +276,8 @@ def load_closed(directory: Directory, closed: ClosedLog, interval: int, now_ms: 
     active.resume(interval)
     segments.append(active)
     epochs = load_epochs(directory, segments)
+    if closed.epoch != NO_EPOCH and epochs.latest > closed.epoch:
+        epochs = epochs_of_batches(segments)  # no such epoch had begun when it was closed
     producers = load_producers(directory, segments, closed.end, now_ms)
     kept = SegmentList(directory, segments)
     kept.drop_below(closed.start)
@@ -330,6 +333,11 @@ def load_epochs(directory: Directory, segments: list[Segment]) -> EpochCache:
             return decode_epochs(content, place=f"{directory.path}/{EPOCHS_NAME}")
         except CorruptError:
             pass  # the batches know it too
+    return epochs_of_batches(segments)
+
+
+def epochs_of_batches(segments: list[Segment]) -> EpochCache:
+    """The epochs as the headers of these segments have them."""
     epochs = EpochCache()
     for segment in segments:
         scan = Scan(segment.file, position=0, end=segment.size, next_offset=segment.base)
