@@ -106,3 +106,21 @@ def test_batches_are_kept_in_the_topics_codec_and_read_back_whole(
     assert set(kept) == {Codec.LZ4}
     read = client.read(topic, 0, start=0, count=50)
     assert [one.record for one in read] == records
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("server.properties", "num.partitions=3\n"),
+        ("cluster.toml", '"num.partitions" = 3\n'),
+    ],
+)
+def test_a_cluster_takes_the_settings_of_the_file_it_was_started_with(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(content)
+    with Cluster(tmp_path / "cluster", options=("--config", str(file))) as cluster:
+        cluster.done("topic", "create", "t")
+        (topic,) = cluster.done("topic", "describe", "t", "--json").document["topics"]
+        assert len(topic["partitions"]) == 3
