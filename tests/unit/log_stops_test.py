@@ -230,6 +230,22 @@ def test_a_log_that_changes_before_its_first_use_goes_offline(disk: MemoryDisk) 
             produce(log, batch())
 
 
+def test_a_sealed_segment_of_deleted_records_is_not_missed_after_a_clean_stop(
+    disk: MemoryDisk,
+) -> None:
+    """It was deleted as the active one, which stays until it is sealed."""
+    directory = disk.directory()
+    logs = open_logs(directory)
+    filled(logs)
+    (log,) = logs
+    log.advance_start(log.end)
+    log.roll(NOW_MS)
+    produce(log, batch(1))
+    logs.close_clean({}, synced=False)
+    (again,) = open_logs(directory)
+    assert len(values_of(again)) == 1
+
+
 @pytest.mark.parametrize("lost", [0, 1, 2], ids=["the first", "a middle one", "the last sealed"])
 def test_a_sealed_segment_that_is_gone_after_a_clean_stop_is_missed(
     disk: MemoryDisk, lost: int

@@ -566,6 +566,7 @@ class Log:
             closed = self._closed
             return None if closed is None else replace(closed, topic_id=self.topic_id)
         active = self._segments.active
+        self._segments.drop_below(self.start)  # as who reads it next does, and counts what is left
         active.write_indexes(final=True)
         write_snapshot(self._directory, self.end, self._producers)
         self._closed = ClosedLog(
