@@ -15,8 +15,6 @@ class Follower(Struct, eq=False):
     epoch: Epoch
     high_watermark: Offset
     """The leader's as far as it was told, within the own log."""
-    channel: int = 0
-    """On the stream to the leader; 0 while it waits to be attached."""
     attached: bool = False
 
     def cut(self, log: Log, end: Offset) -> None:
@@ -48,8 +46,3 @@ def cut_to(log: Log, epoch: Epoch, end: Offset) -> Offset:
         return Offset(min(end, log.end))
     _, ours = log.epochs.end_of(epoch, log.end)
     return Offset(min(end, ours, log.end))
-
-
-def agrees(log: Log, epoch: Epoch, end: Offset) -> bool:
-    """Whether the log is, as it stands, a beginning of the leader's."""
-    return epoch == log.epochs.latest and end >= log.end

@@ -185,7 +185,7 @@ class Leader:
 
     def _advance(self) -> AdvanceHighWatermark | None:
         """Rule 1: over the maximal ISR, and not while the confirmed one is too small."""
-        if len(self.in_sync) < self.min_in_sync:
+        if not self.enough_in_sync():
             return None
         replicated = self.end
         for member in self._counted:

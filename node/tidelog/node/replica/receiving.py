@@ -57,8 +57,8 @@ class _Stand(Enum):
 
 
 class Incoming:
-    """The stream from one leader broker. Invariant: channels name replicas whose follower names
-    that channel, and no other."""
+    """The stream from one leader broker. Invariant: `channels` is the inverse of `wanted`, less
+    those without a channel."""
 
     __slots__ = (
         "acks",
@@ -79,7 +79,8 @@ class Incoming:
         self.stand = _Stand.CLOSED
         self.since = Instant(0)
         self.last_alive = Instant(0)
-        self.wanted: dict[Replica, None] = {}
+        self.wanted: dict[Replica, int] = {}
+        """What is followed here, and on which channel; 0 while it waits for one."""
         self.channels: dict[int, Replica] = {}
         self.asked: dict[int, Instant] = {}
         """Channels whose ATTACH was not answered yet."""
@@ -130,7 +131,7 @@ class Receiving:
         stream = self._streams.get(follower.leader)
         if stream is None:
             stream = self._streams[follower.leader] = Incoming(follower.leader)
-        stream.wanted[replica] = None
+        stream.wanted.setdefault(replica, 0)
         if stream.stand is _Stand.OPEN:
             self._attach(now, stream, replica)
         elif stream.stand is _Stand.CLOSED:
@@ -143,19 +144,21 @@ class Receiving:
                 self._forget(stream, replica)
 
     def _forget(self, stream: Incoming, replica: Replica) -> None:
-        del stream.wanted[replica]
         self._detach(stream, replica, said=True)
+        del stream.wanted[replica]
 
     def _detach(self, stream: Incoming, replica: Replica, *, said: bool) -> None:
         stream.later.pop(replica, None)
-        for channel in [one for one, other in stream.channels.items() if other is replica]:
+        channel = stream.wanted[replica]
+        if channel:
+            stream.wanted[replica] = 0
             del stream.channels[channel]
             stream.asked.pop(channel, None)
             stream.acks.pop(channel, None)
             if said:
                 self._outbox.say(stream.address, Detach(channel))
         if replica.follower is not None:
-            replica.follower.channel, replica.follower.attached = 0, False
+            replica.follower.attached = False
 
     # -- streams
 
@@ -203,8 +206,9 @@ class Receiving:
         self._outbox.forget(stream.address)
         stream.stand = _Stand.CLOSED
         for replica in stream.channels.values():
+            stream.wanted[replica] = 0
             if replica.follower is not None:
-                replica.follower.channel, replica.follower.attached = 0, False
+                replica.follower.attached = False
         stream.channels.clear()
         stream.asked.clear()
         stream.later.clear()
@@ -256,7 +260,7 @@ class Receiving:
         self._detach(stream, replica, said=False)
         follower, log = _follower(replica), replica.log
         stream.last_channel += 1
-        channel = follower.channel = stream.last_channel
+        channel = stream.wanted[replica] = stream.last_channel
         stream.channels[channel] = replica
         stream.asked[channel] = now
         try:
@@ -314,8 +318,6 @@ class Receiving:
                     self._leave_ring(stream)
                 self._outbox.say(stream.address, LeftRing(message.ring))
             case Closed():
-                self._shut(stream)
-                stream.since = now
                 self._open(now, stream)
             case Bytes() | State() | Attached() | EpochEnd() | Refused():
                 replica = stream.channels.get(message.channel)
@@ -412,13 +414,11 @@ class Receiving:
             stream.acks[message.channel] = None
 
     def _batch(self, now: Instant, stream: Incoming, message: Batch) -> None:
-        ring = stream.ring
+        ring, replica = stream.ring, stream.channels.get(message.channel)
         if ring is None or ring.number != message.ring:
-            replica = stream.channels.get(message.channel)
             if replica is not None:
                 self._attach(now, stream, replica)
             return
-        replica = stream.channels.get(message.channel)
         if replica is not None:
             try:
                 with ring.batch(message.position, message.size) as view:
