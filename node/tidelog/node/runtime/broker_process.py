@@ -113,6 +113,7 @@ class BrokerProcess:
                 settings=settings,
                 log=self._log,
                 links=self._board.links,
+                wall_ms=self._wall_ms,
                 recorder=self._recorder,
                 on_storage_failure=self._on_storage_failure,
             ),
@@ -144,6 +145,9 @@ class BrokerProcess:
         self._tick()
         self._replicator.start(self._link)
         self._link.start()
+
+    def _wall_ms(self, now: Instant) -> int:
+        return self._broker.wall_ms(now)
 
     def _make_link(self, rack: str | None) -> CoordinatorLink:
         launch = self._launch
@@ -334,7 +338,7 @@ class BrokerProcess:
         now = Instant(time.monotonic_ns())
         self._broker.wall_offset_ns = time.time_ns() - now
         self._slot.heartbeat(now)
-        self._replicator.tick(now, self._broker.wall_offset_ns)
+        self._replicator.tick(now)
         self._ticks += 1
         self._recorder.turn()
         self._keep_small(now)

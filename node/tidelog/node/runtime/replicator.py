@@ -37,6 +37,7 @@ class ReplicatorParts:
     """Live: a change counts at once."""
     log: EventLog
     links: Links
+    wall_ms: Callable[[Instant], int]
     recorder: Recorder
     on_storage_failure: Callable[[TopicPartition, Exception], None]
 
@@ -57,7 +58,6 @@ class Replicator:
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
         self._link: CoordinatorLink | None = None
-        self._wall_offset_ns = 0
         self._pipes = Pipelines(
             loop, launch.runtime_dir, launch.broker_id, parts.links, self._on_message
         )
@@ -70,7 +70,7 @@ class Replicator:
                 rings=SharedRings(
                     launch.run_id, launch.broker_id, launch.incarnation, self._on_no_room
                 ),
-                wall_ms=lambda now: (now + self._wall_offset_ns) // 1_000_000,
+                wall_ms=parts.wall_ms,
                 lag_max_ms=lambda: int(parts.settings["replica.lag.time.max.ms"]),
                 note=self._on_note,
                 on_storage_failure=lambda one, error: parts.on_storage_failure(one.key, error),
@@ -92,9 +92,8 @@ class Replicator:
     def image_changed(self, image: MetadataImage) -> None:
         self.machine.image_changed(_now(), image)
 
-    def tick(self, now: Instant, wall_offset_ns: int) -> None:
+    def tick(self, now: Instant) -> None:
         """Ten times a second."""
-        self._wall_offset_ns = wall_offset_ns
         self.machine.tick(now)
 
     def drain(self, done: Callable[[], None]) -> None:
