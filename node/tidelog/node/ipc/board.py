@@ -35,14 +35,11 @@ class Board:
     def create(cls, name: str, slots: int = layout.SLOTS) -> Self:
         """Every byte is reserved now: writing to a full /dev/shm later would be a SIGBUS."""
         size = layout.board_size_bytes(slots)
-        memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
         try:
-            os.posix_fallocate(memory.fd, 0, size)
+            descriptor = create_memory(name, size)
         except OSError as error:
-            memory.close_fd()
-            posix_ipc.unlink_shared_memory(name)
             raise CannotStartError(no_room(size)) from error
-        board = cls(name, memory.fd, size)
+        board = cls(name, descriptor, size)
         layout.write_header(board._view, slots)
         board.slots = slots
         return board
@@ -122,6 +119,19 @@ class Board:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def create_memory(name: str, size_bytes: int) -> int:
+    """The descriptor of new shared memory; OSError where there is no room, and nothing is left."""
+    memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+    try:
+        os.posix_fallocate(memory.fd, 0, size_bytes)
+    except OSError:
+        memory.close_fd()
+        posix_ipc.unlink_shared_memory(name)
+        raise
+    descriptor: int = memory.fd
+    return descriptor
 
 
 def no_room(size_bytes: int) -> str:

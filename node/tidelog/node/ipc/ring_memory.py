@@ -3,7 +3,6 @@
 import mmap
 import os
 from collections.abc import Callable
-from typing import Final
 
 import posix_ipc
 
@@ -11,10 +10,8 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import BrokerId, Incarnation
 from tidelog.kernel.launch import ring_name
 from tidelog.kernel.limits import RING_BYTES, RING_BYTES_MIN
-from tidelog.node.ipc.board import memory_of_run, no_room
+from tidelog.node.ipc.board import create_memory, memory_of_run, no_room
 from tidelog.node.ipc.ring import RingReader, RingWriter, ring_bytes
-
-_PAGE: Final = mmap.PAGESIZE
 
 
 class SharedRings:
@@ -85,14 +82,12 @@ class SharedRings:
 
 
 def _create(name: str, size: int) -> mmap.mmap | None:
-    """None where there is no room; every byte is reserved now, for later it would be a SIGBUS."""
-    memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+    """None where there is no room."""
     try:
-        os.posix_fallocate(memory.fd, 0, -(-size // _PAGE) * _PAGE)
-        os.ftruncate(memory.fd, size)
-        return mmap.mmap(memory.fd, size)
+        descriptor = create_memory(name, size)
     except OSError:
-        posix_ipc.unlink_shared_memory(name)
         return None
+    try:
+        return mmap.mmap(descriptor, size)
     finally:
-        memory.close_fd()
+        os.close(descriptor)
