@@ -157,13 +157,21 @@ def place_batch(
     _INT32.pack_into(buffer, position + _EPOCH_AT, leader_epoch)
 
 
+def seal(batch: bytearray | memoryview) -> int:
+    """Set the CRC of one whole batch, in place; it."""
+    view = memoryview(batch)
+    crc = int(crc32c(view[_CRC_FROM:]))
+    _UINT32.pack_into(view, _CRC_AT, crc)
+    return crc
+
+
 def stamp_append_time(batch: bytearray | memoryview, timestamp: int) -> None:
     """Make one whole batch carry the broker's time, in place, with a new CRC."""
     view = memoryview(batch)
     (attributes,) = _INT16.unpack_from(view, _CRC_FROM)
     _INT16.pack_into(view, _CRC_FROM, attributes | APPEND_TIME_BIT)
     _INT64.pack_into(view, _MAX_TIMESTAMP_AT, timestamp)
-    _UINT32.pack_into(view, _CRC_AT, crc32c(view[_CRC_FROM:]))
+    seal(view)
 
 
 def build_batch(
@@ -193,7 +201,7 @@ def build_batch(
         )
     )
     batch += packed
-    _UINT32.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_FROM:]))
+    seal(batch)
     return batch
 
 

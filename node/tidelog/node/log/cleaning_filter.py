@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, repeat
 from operator import ge
-from struct import Struct
 from typing import Final, NamedTuple
 
 from tidelog.kernel.files import Bytes
@@ -17,7 +16,6 @@ from tidelog.node.log.cleaning_records import (
 from tidelog.node.log.cleaning_transactions import Transactions
 from tidelog.wire.codecs import Codec
 from tidelog.wire.codecs import compress as compressed
-from tidelog.wire.crc import crc32c
 from tidelog.wire.records import (
     APPEND_TIME_BIT,
     BATCH_LENGTH_MIN,
@@ -28,11 +26,9 @@ from tidelog.wire.records import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     records_of,
+    seal,
 )
 
-_CRC_AT: Final = 17
-_CRC_FROM: Final = 21
-_UINT32: Final = Struct(">I")
 _EMPTY_KEEPS: Final = APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 
 
@@ -175,9 +171,7 @@ def emptied(header: BatchHeader) -> Kept:
 def _sealed(header: BatchHeader, body: Bytes) -> Kept:
     batch = bytearray(HEADER.pack(*header))
     batch += body
-    crc = crc32c(memoryview(batch)[_CRC_FROM:])
-    _UINT32.pack_into(batch, _CRC_AT, crc)
-    return Kept(batch, header._replace(crc=crc))
+    return Kept(batch, header._replace(crc=seal(batch)))
 
 
 def marker_key(header: BatchHeader, batch: memoryview) -> bytes | None:

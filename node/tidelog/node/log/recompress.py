@@ -3,7 +3,6 @@
 from tidelog.kernel.limits import DECOMPRESSED_BATCH_BYTES_MAX
 from tidelog.node.log.validation import BatchRules, too_large
 from tidelog.wire.codecs import Codec, compress, decompress
-from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, Rejected, WireError
 from tidelog.wire.records import (
     BATCH_LENGTH_MIN,
@@ -11,9 +10,8 @@ from tidelog.wire.records import (
     HEADER,
     HEADER_BYTES,
     BatchHeader,
+    seal,
 )
-
-_ATTRIBUTES_AT = 21
 
 
 def recompressed(
@@ -37,9 +35,7 @@ def recompressed(
     view = memoryview(made)
     HEADER.pack_into(made, 0, *fields)
     view[HEADER_BYTES:] = packed
-    fields = fields._replace(crc=crc32c(view[_ATTRIBUTES_AT:]))
-    HEADER.pack_into(made, 0, *fields)
-    return view, fields
+    return view, fields._replace(crc=seal(view))
 
 
 def _plain(batch: memoryview, header: BatchHeader, rules: BatchRules) -> bytes | memoryview:
