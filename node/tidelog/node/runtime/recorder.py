@@ -1,8 +1,8 @@
 """Records what happens, at once on the board and soon after in the log. (shell)
 
-Recording must not hold up what is recorded, a fail-over of a thousand partitions: it costs two
-microseconds. The log's lines are written later, some in each tick; what a killed process had not
-logged yet its next life finds in its ring.
+Recording must not hold up what is recorded, a fail-over of a thousand partitions: it packs one
+entry into memory. The log's lines are written later, some in each tick; what a killed process had
+not logged yet its next life finds in its ring.
 """
 
 import time
