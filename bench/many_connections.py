@@ -11,10 +11,9 @@ import struct
 import time
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
 
 from clusters import Tidelog, running
-from measuring import MB, Arguments, Figures, Meter, cpu_s, middle, pss_mb, repeat, report, versions
+from measuring import MB, Arguments, Figures, Meter, cpu_s, curve, pss_mb, report, versions
 from raw_client import PRODUCE_VERSION, RawClient, produce_request_of
 from tidelog.wire.frame import decode_response, encode_request, joined
 from tidelog.wire.messages import k00_produce
@@ -110,20 +109,11 @@ def with_connections(
     }
 
 
-def medians(runs: Sequence[Figures]) -> Figures:
-    return {name: middle(runs, name, 4) for name in runs[0] if name not in {"noisy", "other_share"}}
-
-
 def run(asked: argparse.Namespace) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, max(asked.connections) + _SPARE_DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
-    every: list[Figures] = []
-    points: list[Figures] = []
-    for connections in asked.connections:
-        runs = repeat(asked, partial(one, connections, asked))
-        every += runs
-        points.append(medians(runs))
+    points, every = curve(asked, asked.connections, one)
     settings = {
         "brokers": 1,
         "requests": asked.requests,

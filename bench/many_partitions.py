@@ -10,7 +10,7 @@ import resource
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -20,9 +20,8 @@ from measuring import (
     Figures,
     Meter,
     cpu_s,
-    middle,
+    curve,
     pss_mb,
-    repeat,
     report,
     tree,
     versions,
@@ -227,19 +226,10 @@ def third_life(data: Path, topics: Topics) -> Figures:
     return {"start_after_kill_s": start_s}
 
 
-def medians(runs: Sequence[Figures]) -> Figures:
-    return {name: middle(runs, name, 4) for name in runs[0] if name not in {"noisy", "other_share"}}
-
-
 def run(asked: argparse.Namespace) -> None:
     if asked.descriptors is not None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (asked.descriptors, asked.descriptors))
-    every: list[Figures] = []
-    points: list[Figures] = []
-    for partitions in asked.partitions:
-        runs = repeat(asked, partial(one, partitions, asked))
-        every += runs
-        points.append(medians(runs))
+    points, every = curve(asked, asked.partitions, one)
     settings = {
         "brokers": 1,
         "in_one_topic": asked.in_one_topic,

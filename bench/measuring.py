@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ WRITTEN_BYTES_MAX = 4 << 30
 """More than the fastest producer here writes in a run."""
 
 Figures = dict[str, Any]
+
+_ABOUT_RUNS = {"noisy", "other_share"}
+"""Said of a run, and measured by none."""
 
 
 class Arguments(argparse.ArgumentParser):
@@ -231,6 +235,21 @@ def repeat(asked: argparse.Namespace, one: Callable[[], Figures]) -> list[Figure
         print(json.dumps(figures), file=sys.stderr, flush=True)
         runs.append(figures)
     return runs
+
+
+def curve(
+    asked: argparse.Namespace,
+    sizes: Iterable[int],
+    one: Callable[[int, argparse.Namespace], Figures],
+) -> tuple[list[Figures], list[Figures]]:
+    """One point for each size, the medians of its runs; and all the runs."""
+    points: list[Figures] = []
+    every: list[Figures] = []
+    for size in sizes:
+        runs = repeat(asked, partial(one, size, asked))
+        every += runs
+        points.append({name: middle(runs, name, 4) for name in runs[0] if name not in _ABOUT_RUNS})
+    return points, every
 
 
 def middle(runs: Sequence[Figures], name: str, digits: int = 3) -> float | None:
