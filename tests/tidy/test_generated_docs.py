@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
+from harness.command_tree import leaves
 from harness.tidy_checks import ROOT
 from tidelog.kernel.config import Table
 from tidelog.node import settings
@@ -39,22 +40,9 @@ def test_every_command_and_option_is_on_its_page() -> None:
     sections = page.split("\n## tidelog ")[1:]
     names = {section.partition("\n")[0] for section in sections}
     assert {"up", "topic create", "config lint", "log verify", "wait ready"} <= names
-    options = {flag for _, command in _leaves(cli.cli, ()) for flag in _flags(command)}
+    options = {flag for command in leaves(cli.cli).values() for flag in _flags(command)}
     assert [flag for flag in sorted(options) if f"`{flag}" not in page] == []
-    assert names == {" ".join(path) for path, _ in _leaves(cli.cli, ())}
-
-
-def _leaves(
-    command: click.Command, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    if not isinstance(command, click.Group):
-        yield path, command
-        return
-    ctx = click.Context(command)
-    for name in command.list_commands(ctx):
-        child = command.get_command(ctx, name)
-        assert child is not None
-        yield from _leaves(child, (*path, name))
+    assert names == {" ".join(path) for path in leaves(cli.cli)}
 
 
 def _flags(command: click.Command) -> Iterator[str]:

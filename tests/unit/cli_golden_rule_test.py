@@ -3,27 +3,15 @@
 import re
 from collections.abc import Iterator
 
-import click
 import pytest
 
+from harness.command_tree import Path, leaves
 from harness.golden import FOLDER
 from tidelog.tools import cli
 
-Path = tuple[str, ...]
 DONE_OR_WARNED = {0, 5}
 NOT_TOLD = {("completion",), ("wait", "stable")}
 """A script that click writes, another with each version; and groups, which are not there yet."""
-
-
-def leaves(command: click.Command, path: Path = ()) -> Iterator[Path]:
-    if not isinstance(command, click.Group):
-        yield path
-        return
-    ctx = click.Context(command)
-    for name in command.list_commands(ctx):
-        child = command.get_command(ctx, name)
-        assert child is not None
-        yield from leaves(child, (*path, name))
 
 
 LEAVES = set(leaves(cli.cli))

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 
+from harness.command_tree import Path, groups, leaves
 from tidelog.node.settings import BROKER, TOPIC
 from tidelog.tools import cli
 from tidelog.tools.completing import (
@@ -30,33 +31,8 @@ WITHOUT_CLUSTER = {("config", "show"), ("config", "lint")}
 PLURALS_OF_THEIR_OWN = {"log"}
 """`logs` are what the processes say, `log` is what they keep."""
 
-Path = tuple[str, ...]
-
-
-def leaves(command: click.Command, path: Path = ()) -> Iterator[tuple[Path, click.Command]]:
-    """Every command that does something, with the words that lead to it."""
-    if not isinstance(command, click.Group):
-        yield path, command
-        return
-    ctx = click.Context(command)
-    for name in command.list_commands(ctx):
-        child = command.get_command(ctx, name)
-        assert child is not None
-        yield from leaves(child, (*path, name))
-
-
-def groups(command: click.Command, path: Path = ()) -> Iterator[tuple[Path, click.Group]]:
-    if isinstance(command, click.Group):
-        yield path, command
-        ctx = click.Context(command)
-        for name in command.list_commands(ctx):
-            child = command.get_command(ctx, name)
-            assert child is not None
-            yield from groups(child, (*path, name))
-
-
-LEAVES = dict(leaves(cli.cli))
-GROUPS = dict(groups(cli.cli))
+LEAVES = leaves(cli.cli)
+GROUPS = groups(cli.cli)
 ALL: dict[Path, click.Command] = {**GROUPS, **LEAVES}
 
 

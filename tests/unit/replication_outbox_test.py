@@ -3,47 +3,21 @@
 from pathlib import Path
 
 from harness.brokers import ME, HandlerBench
-from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset, Partition, Uuid
-from tidelog.wire.metadata_records import (
-    BrokerRegistered,
-    BrokerUnfenced,
-    PartitionCreated,
-    PartitionView,
-    StopKind,
-    TopicCreated,
-)
+from harness.peers import Peer, replicated, shown
+from tidelog.kernel.ids import BrokerId, Incarnation, Offset
 from tidelog.wire.replication import FROM_FOLLOWER, Head, Join, Open, Opened, decode, encode
 
 OTHER = BrokerId(7)
-LIFE = Incarnation(5)
-
-
-def registered(epoch: int) -> BrokerRegistered:
-    return BrokerRegistered(
-        broker=OTHER,
-        incarnation=LIFE,
-        epoch=Offset(epoch),
-        host="127.0.0.1",
-        port=9093,
-        rack=None,
-        log_dirs=(),
-        stopped=StopKind.FIRST_START,
-        fenced=True,
-    )
+LIFE = Incarnation(107)
 
 
 def bench_that_follows_and_leads(tmp_path: Path) -> HandlerBench:
     """One partition it leads, one that the other broker leads."""
     bench = HandlerBench(tmp_path)
-    epoch = int(bench.image.offset) + 1
-    bench.replay(registered(epoch), BrokerUnfenced(OTHER, Offset(epoch)))
-    topic = Uuid(b"t" * 16)
-    views = [
-        PartitionView(replicas=(ME, OTHER), isr=(ME, OTHER), leader=leader, leader_epoch=Epoch(0))
-        for leader in (ME, OTHER)
-    ]
-    created = [PartitionCreated(topic, Partition(n), view) for n, view in enumerate(views)]
-    bench.replay(TopicCreated(topic, "t"), *created)
+    Peer(bench, OTHER)
+    for leader in (ME, OTHER):
+        view = shown(ME, OTHER, leader=leader, replicas=(ME, OTHER))
+        replicated(bench, f"led-by-{leader}", view)
     return bench
 
 
