@@ -14,6 +14,8 @@ from tidelog.kernel.ids import BrokerId
 PARTS = 4
 HISTORIES = 240
 HISTORIES_NIGHTLY = 20_000
+ONCE_FAILED = [300_546, 400_144, 400_383]
+"""A log that had lost its first segments was killed before it attached, and forgot it."""
 
 
 @pytest.mark.slow
@@ -30,6 +32,11 @@ def test_whatever_processes_and_pipes_do_nothing_committed_is_lost(
             History(seed).run()
         except Exception as failure:
             raise AssertionError(f"History({seed}).run()") from failure
+
+
+@pytest.mark.parametrize("seed", ONCE_FAILED)
+def test_a_history_that_failed_once_is_well(seed: int) -> None:
+    History(seed).run()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -60,6 +60,10 @@ class PartitionView(_Row, frozen=True):
     lost_records: int = 0
     """Acknowledged records that are known to be lost by them; there may be more."""
 
+    def trusts(self, broker: BrokerId) -> bool:
+        """Whether it may be made leader because it has every committed record."""
+        return broker in self.isr or broker in self.elr
+
 
 class ClusterCreated(_Row, frozen=True, tag=1):
     """The first record of every metadata log."""

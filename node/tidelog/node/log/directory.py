@@ -301,6 +301,8 @@ class LogDirectory:
         if known != log.end:
             self.touched(log.name)  # it will move, though nothing is done to the log
         start = max(log.start, self._planned_starts.get(key, 0))
+        if log.missing_from is not None and key not in self._planned_starts:
+            start = log.missing_from  # the next life must miss it, too
         cleaned = self._cleaned.get(key)
         if cleaned is not None:
             # Never above the recovery point: what a truncation took must be cleaned anew.

@@ -24,9 +24,9 @@ from tidelog.node.log.segments import SegmentList, make_segment
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.snapshots import remove_snapshots, snapshot_offsets, write_snapshot
 from tidelog.node.log.swap import SWAP_SUFFIX
-from tidelog.node.log.validation import NO_TIMESTAMP
+from tidelog.node.log.validation import NO_TIMESTAMP, check_replicated
 from tidelog.wire.errors import ErrorCode, Rejected
-from tidelog.wire.records import BatchHeader, check_crc, iterate_batches, place_batch
+from tidelog.wire.records import BatchHeader, iterate_batches, place_batch
 
 INDEX_ENTRY_BYTES_MAX = 12
 
@@ -43,8 +43,8 @@ class Log:
         self.end = 0
         self.recovery_point = 0
         """All below was flushed."""
-        self.is_headless = False
-        """Whether a power loss took its first segments, which nobody had deleted."""
+        self.missing_from: int | None = None
+        """Where it should begin: a power loss took first segments that nobody had deleted."""
         self.offline: CorruptError | None = None
         """Why the log can no longer be used."""
         self._directory = directory
@@ -55,8 +55,7 @@ class Log:
         self._epochs = EpochCache()
         self._producers = Producers()
         self._deleted = False
-        self._now_ms = 0
-        self._segment_made_ms = 0
+        self._now_ms = self._segment_made_ms = 0
         self._names_dirty = False
         self._epochs_dirty = False
         self._epochs_unwritten = False
@@ -124,7 +123,7 @@ class Log:
     def adopt(self, loaded: Loaded, recovery_point: int, now_ms: int) -> None:
         """Take the state recovery found."""
         assert self._segments is None
-        self.start, self.end, self.is_headless = loaded.start, loaded.end, loaded.is_headless
+        self.start, self.end, self.missing_from = loaded.start, loaded.end, loaded.missing_from
         self.recovery_point = min(recovery_point, loaded.end)
         self._epochs, self._producers = loaded.epochs, loaded.producers
         self._segments, self._active = loaded.segments, loaded.segments.active
@@ -221,7 +220,7 @@ class Log:
         """Append batches as the leader wrote them; CorruptError where they do not fit."""
         first = self.end
         for header, batch in iterate_batches(view):
-            self._check_replicated(header, batch)
+            check_replicated(batch, header, self.end, self.settings, self.name.directory)
             active = self._active_for(header, header.base_offset, len(batch), now_ms)
             if header.partition_leader_epoch > self._epochs.latest or self._epochs_unwritten:
                 self._assign_epoch(header.partition_leader_epoch, header.base_offset)
@@ -234,18 +233,6 @@ class Log:
                 self._dirty_since = now
             self._keeper.touched(self.name)
         return Appended(first, self.end - 1, NO_TIMESTAMP, self.start)
-
-    def _check_replicated(self, header: BatchHeader, batch: memoryview) -> None:
-        fits = header.base_offset == self.end or (
-            self.settings.compact and header.base_offset > self.end
-        )
-        if not fits or header.last_offset_delta < 0:
-            reason = f"offset {header.base_offset} instead of {self.end}"
-        elif not check_crc(batch):
-            reason = f"wrong checksum at offset {header.base_offset}"
-        else:
-            return
-        raise CorruptError(file=f"batch for {self.name.directory}", position=0, reason=reason)
 
     def _repeated(self, batch: WrittenBatch, header: BatchHeader) -> Appended:
         first = batch.last_offset - batch.offset_delta
@@ -493,11 +480,15 @@ class Log:
         """Remove everything; the log is empty and goes on at `offset`."""
         segments = self._opened()
         self._lower_recovery_point(min(segments.first.base, offset))
+        later = offset > self.start
         self._active = segments.restart(offset)
         self.start = self.end = offset
-        self.is_headless = False
+        if self.missing_from is not None and offset <= self.missing_from:
+            self.missing_from = None
         remove_snapshots(self._directory, below=self.end + 1)
         self._after_cut(segments)
+        if later:  # else a kill would make records that nobody has into missing ones
+            self._keeper.checkpoint_first()
 
     def _lower_recovery_point(self, end: int) -> None:
         """Before the files shrink: else a start would miss what was flushed once."""
@@ -528,13 +519,20 @@ class Log:
             )
         if offset <= self.start:
             return
-        self.start = offset
+        self.start, self.missing_from = offset, None
         self._keeper.touched(self.name)
         segments = self._opened()
         if segments.drop_below(offset):
             remove_snapshots(self._directory, below=segments.first.base)
         if self._epochs.cut_below(offset):
             self._write_epochs()
+
+    def accept_start(self) -> None:
+        """Who leads has nothing before it either: nothing is missing there any more."""
+        if self.missing_from is not None:
+            self.missing_from = None
+            self._keeper.touched(self.name)
+            self._keeper.checkpoint_first()
 
     @property
     def has_retired(self) -> bool:
@@ -565,6 +563,9 @@ class Log:
         if self._segments is None:
             closed = self._closed
             return None if closed is None else replace(closed, topic_id=self.topic_id)
+        if self.missing_from is not None:
+            self.abandon()
+            return None  # the next start reads it, and sees what is missing
         active = self._segments.active
         self._segments.drop_below(self.start)  # as who reads it next does, and counts what is left
         active.write_indexes(final=True)

@@ -56,8 +56,8 @@ class Loaded(Struct):
     end: int
     cut: Cut | None = None
     bytes_scanned: int = 0
-    is_headless: bool = False
-    """It begins behind its start: a power loss took segments that nobody had deleted."""
+    missing_from: int | None = None
+    """It begins behind this start of it: a power loss took segments that nobody had deleted."""
 
 
 class Expected(Struct, frozen=True):
@@ -245,7 +245,8 @@ class _Recovery:
             segments.active.file.sync()
             self._directory.sync()
         loaded = Loaded(segments, self._epochs, self._producers, start, end)
-        loaded.is_headless = segments.first.base > self._expected.start
+        if segments.first.base > self._expected.start:
+            loaded.missing_from = self._expected.start
         loaded.cut, loaded.bytes_scanned = self._cut, self._bytes_scanned
         return loaded
 

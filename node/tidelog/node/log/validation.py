@@ -1,12 +1,13 @@
-"""What a produced batch must look like before it may be appended; no record is looked at.
+"""What a batch must look like before it may be appended; no record is looked at.
 
-Exception: on a compacted topic every record needs a key, so there they are walked.
+Exception: on a compacted topic every produced record needs a key, so there they are walked.
 """
 
 from typing import Final
 
 from msgspec import Struct
 
+from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.settings import LogSettings
 from tidelog.wire.codecs import Codec
 from tidelog.wire.crc import crc32c
@@ -19,6 +20,7 @@ from tidelog.wire.records import (
     HEADER,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    check_crc,
     iterate_records,
     stamp_append_time,
 )
@@ -77,6 +79,20 @@ def validate_produced(view: memoryview, rules: BatchRules, now_ms: int) -> Batch
         return BatchHeader._make(HEADER.unpack_from(view))
     _check_timestamps(header, rules, now_ms)
     return header
+
+
+def check_replicated(
+    batch: memoryview, header: BatchHeader, end: int, settings: LogSettings, directory: str
+) -> None:
+    """CorruptError where a leader's batch does not go on at this end, or its bytes are bad."""
+    fits = header.base_offset == end or (settings.compact and header.base_offset > end)
+    if not fits or header.last_offset_delta < 0:
+        reason = f"offset {header.base_offset} instead of {end}"
+    elif not check_crc(batch):
+        reason = f"wrong checksum at offset {header.base_offset}"
+    else:
+        return
+    raise CorruptError(file=f"batch for {directory}", position=0, reason=reason)
 
 
 def _check_fields(header: BatchHeader) -> None:

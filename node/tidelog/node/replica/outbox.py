@@ -23,7 +23,7 @@ class Outbox:
     def __init__(
         self, me: BrokerId, incarnation: Incarnation, on_first: Callable[[], None]
     ) -> None:
-        self._me = me
+        self.me = me
         self._incarnation = incarnation
         self._on_first = on_first
         """Called when there is something to take, where there was nothing."""
@@ -46,7 +46,7 @@ class Outbox:
         """Made once for a stream."""
         if len(self._heads) >= _HEADS_KEPT_MAX:
             self._heads.clear()
-        head = packed_head(Head(self._me, self._incarnation, to.incarnation, to.stream))
+        head = packed_head(Head(self.me, self._incarnation, to.incarnation, to.stream))
         self._heads[to] = head
         return head
 

@@ -383,7 +383,9 @@ class Receiving:
         self, now: Instant, stream: Incoming, replica: Replica, message: Attached
     ) -> None:
         follower, log = _follower(replica), replica.log
-        if log.is_headless and message.log_start < log.start:
+        if message.log_start >= log.start:
+            log.accept_start()
+        elif log.missing_from is not None and not self._is_trusted(replica):
             self._start_anew(replica, Offset(0))  # the leader has what the disk lost
             self._attach(now, stream, replica)
             return
@@ -399,6 +401,11 @@ class Receiving:
             moved = (before, follower.high_watermark, follower.epoch)
             self._note(Kind.HIGH_WATERMARK, replica, moved)
         stream.acks[message.channel] = None
+
+    def _is_trusted(self, replica: Replica) -> bool:
+        """Whether the cluster counts on what this replica holds: then it gives up nothing."""
+        view = self.image.partition(replica.topic_id, Partition(replica.partition))
+        return view is None or view.trusts(self._outbox.me)
 
     def _start_anew(self, replica: Replica, start: Offset) -> None:
         self._note(Kind.STARTED_ANEW, replica, (replica.log.end, start))
