@@ -157,6 +157,11 @@ def _unclean_by_default() -> list[Swap]:
     return [(elections, "broker_joined", takes)]
 
 
+def _damaged() -> list[Swap]:
+    """Who has a damaged log keeps its place."""
+    return [(elections, "log_damaged", lambda *_of, **_how: None)]
+
+
 PLANTS: Final[dict[str, Callable[[], list[Swap]]]] = {
     "kip_101": _kip_101,
     "kip_279": _kip_279,
@@ -168,6 +173,7 @@ PLANTS: Final[dict[str, Callable[[], list[Swap]]]] = {
     "kip_841": _kip_841,
     "kip_903": _kip_903,
     "kip_966": _kip_966,
+    "damaged": _damaged,
     "unclean": _unclean,
     "unclean_by_default": _unclean_by_default,
 }

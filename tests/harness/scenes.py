@@ -2,10 +2,19 @@
 
 from collections.abc import Callable
 
+from harness.memory_disk import MemoryDisk
 from harness.simulated_clients import Clients, Write, shown
 from harness.simulated_cluster import SimulatedCluster
 from tidelog.kernel.ids import NO_LEADER, BrokerId
 from tidelog.wire.replication import Message, decode, encode
+
+
+def turn_a_byte(disk: MemoryDisk, *, back: int = 1) -> None:
+    """Of the first file of partition t-0, so far from its end; on the platter, too."""
+    directory = disk.directory().directory("t-0")
+    name = next(one for one in directory.names() if one.endswith(".log"))
+    directory.content(name)[-back] ^= 1
+    directory.syncable(name).sync()
 
 
 class Scene:

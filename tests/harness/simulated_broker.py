@@ -6,12 +6,12 @@ from typing import Protocol
 
 from harness.controllers import CLUSTER
 from harness.log_batches import NOW_MS, flush
-from harness.memory_disk import MemoryDisk
+from harness.memory_disk import MemoryDisk, MemoryVolume
 from harness.simulated_rings import MemoryRings, Shelf
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, TopicPartition, Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import ALTER_ISR_TIMEOUT_MS, FORWARD_TIMEOUT_MS
-from tidelog.node.api.broker import Broker, Space
+from tidelog.node.api.broker import Broker
 from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
@@ -36,6 +36,7 @@ from tidelog.wire.errors import ErrorCode, WireError
 
 TICK_MS = 100
 CHECKPOINT_TICKS = 50
+TEND_TICKS = 10
 DRAIN_MS, DRAIN_LOOK_MS, LEAVE_MS = 200, 5, 300
 
 
@@ -60,19 +61,6 @@ class World(Protocol):
     def turned(self, life: "Life") -> None:
         """A turn of its loop is over: look at everything."""
         ...
-
-
-class NoStorage:
-    """Nothing here asks for the volume; starts are kept at once."""
-
-    path = "/data"
-
-    def space(self) -> Space:
-        return Space(1, 1)
-
-    def keep_starts(self, done: Callable[[bool], None]) -> None:
-        kept = True
-        done(kept)
 
 
 class Life:
@@ -153,7 +141,7 @@ class Life:
                 wall_ms=lambda now: NOW_MS + now // 1_000_000,
                 lag_max_ms=lambda: int(self.configs.values["replica.lag.time.max.ms"]),
                 note=lambda *what: self.world.noted(self, *what),
-                on_storage_failure=lambda one, why: self.troubles.append((one.key, str(why))),
+                on_storage_failure=lambda one, why: self._on_storage_failure(one.key, why),
                 wake=lambda: None,
             )
         )
@@ -170,11 +158,15 @@ class Life:
             sessions=FetchSessions(10, Random(1)),
             link=self,
             producer_ids=ProducerIds(self.allocate_producer_ids),
-            storage=NoStorage(),
+            storage=MemoryVolume(),
             aside=lambda work, done: done(self.world.now, work()),
-            on_storage_failure=lambda key, why: self.troubles.append((key, str(why))),
+            on_storage_failure=self._on_storage_failure,
             wall_offset_ns=NOW_MS * 1_000_000,
         )
+
+    def _on_storage_failure(self, key: TopicPartition, failure: Exception) -> None:
+        self.troubles.append((key, str(failure)))
+        self.replicas.failed(key, failure)
 
     # -- turns
 
@@ -248,6 +240,8 @@ class Life:
         self._ticks += 1
         if self._ticks % CHECKPOINT_TICKS == 0:
             self.checkpoint()
+        if self._ticks % TEND_TICKS == 0:
+            self._tend()
 
     def flush(self) -> None:
         """Everything is on stable storage, as after a round of the flusher."""
@@ -384,6 +378,12 @@ class Life:
         self.hosting.follow(now, changes)
         self.hosting.configured(now, image, changes)
         self.machine.image_changed(now, image)
+        self._tend()
+
+    def _tend(self) -> None:
+        told = self.hosting.tend(self.world.now, self.link.image)
+        if told:
+            self.link_step(link.DamageTold(told))
 
     def _on_registered(self, epoch: Offset) -> None:
         self.standing.registered(epoch)

@@ -127,7 +127,8 @@ class SimulatedCluster(TopicRequests):
             disk_generation=self.generations[broker],
             settings={**self.settings, **settings},
         )
-        self.witness.reborn(broker, {log.name.key: log for log in life.logs}, life.incarnation)
+        logs = {log.name.key: log for log in life.logs}
+        self.witness.reborn(broker, logs, life.incarnation, damaged=life.logs.offline)
         self.coordinator.tell(BrokerStarted(broker, life.incarnation))
         life.start()
         self.network.awake(broker)

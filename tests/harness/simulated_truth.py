@@ -1,7 +1,7 @@
 """What was ever committed, and whether every replica still stands to it."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -47,6 +47,8 @@ class Copy:
     """Whether it was the leader when it was seen last."""
     matched: int = 0
     """So many pieces of the truth were found in it."""
+    is_damaged: bool = False
+    """It could not be opened: the cluster must hear of it before its broker is let in."""
 
     def cut(self, end: int) -> None:
         while self.pieces and next(reversed(self.pieces.values())).end > end:
@@ -150,13 +152,20 @@ class Witness:
         copy.high_watermark = min(copy.high_watermark, start)
         copy.matched = 0
 
-    def reborn(self, broker: BrokerId, logs: dict[TopicPartition, Log], life: Incarnation) -> None:
+    def reborn(
+        self,
+        broker: BrokerId,
+        logs: dict[TopicPartition, Log],
+        life: Incarnation,
+        *,
+        damaged: Collection[TopicPartition] = (),
+    ) -> None:
         """What a start found in the files; after a power loss that is less than there was."""
         for key, truth in self.truths.items():
             copy, log = truth.copies.get(broker), logs.get(key)
             if copy is None:
                 continue
-            fresh = truth.copies[broker] = Copy(life)
+            fresh = truth.copies[broker] = Copy(life, is_damaged=key in damaged)
             if log is not None:
                 fresh.start = fresh.end = log.start
                 fresh.see(log)
@@ -234,6 +243,8 @@ class Witness:
         for broker in self.electable(view):
             copy = truth.copies.get(broker) or Copy()
             registered = image.brokers.get(broker)
+            if copy.is_damaged and not image.is_alive(broker):
+                continue
             if registered is not None and registered.incarnation == copy.life:
                 self._stands_to(truth, copy, truth.end, f"candidate {broker} of {view}")
 

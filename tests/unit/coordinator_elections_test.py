@@ -155,6 +155,48 @@ def test_who_lost_files_it_was_not_trusted_with_changes_nothing() -> None:
     assert elections.files_lost(view(ONE, TWO), THREE, TWO_OF) is None
 
 
+def test_who_has_a_damaged_log_leads_no_more_and_is_not_eligible() -> None:
+    now = view(ONE, TWO, THREE)
+    after = elections.log_damaged(now, ONE, fit(*ALL), TWO_OF, usable=True)
+    assert short(after) == ((TWO, THREE), (), (), TWO, 6)
+    after = elections.log_damaged(view(ONE, TWO), ONE, fit(*ALL), TWO_OF, usable=True)
+    assert short(after) == ((TWO,), (), (ONE,), TWO, 6)
+
+
+def test_a_follower_with_a_damaged_log_is_out_of_sync() -> None:
+    now = view(ONE, TWO, THREE)
+    after = elections.log_damaged(now, TWO, fit(*ALL), TWO_OF, usable=False)
+    assert short(after) == ((ONE, THREE), (), (), ONE, 5)
+
+
+def test_who_is_eligible_and_has_a_damaged_log_is_so_no_more() -> None:
+    waiting = view(leader=NO_LEADER, elr=(ONE, TWO))
+    after = elections.log_damaged(waiting, ONE, fit(TWO), TWO_OF, usable=False)
+    assert short(after) == ((), (TWO,), (ONE,), NO_LEADER, 5)
+
+
+def test_an_eligible_one_leads_for_a_lone_leader_with_a_damaged_log() -> None:
+    now = view(ONE, elr=(THREE,))
+    after = elections.log_damaged(now, ONE, fit(*ALL), TWO_OF, usable=True)
+    assert short(after) == ((THREE,), (), (ONE,), THREE, 6)
+
+
+def test_a_damaged_log_is_led_while_it_can_be_read_and_nobody_else_may_lead() -> None:
+    now = view(ONE)
+    assert elections.log_damaged(now, ONE, fit(*ALL), ONE_OF, usable=True) is None
+    after = elections.log_damaged(now, ONE, fit(*ALL), ONE_OF, usable=False)
+    assert short(after) == ((), (), (ONE,), NO_LEADER, 6)
+
+
+def test_the_log_of_a_lone_replica_is_all_there_is() -> None:
+    alone = PartitionView(replicas=(ONE,), isr=(ONE,), leader=ONE)
+    assert elections.log_damaged(alone, ONE, fit(ONE), ONE_OF, usable=False) is None
+
+
+def test_damage_of_who_is_not_trusted_changes_nothing() -> None:
+    assert elections.log_damaged(view(ONE), TWO, fit(*ALL), ONE_OF, usable=False) is None
+
+
 def test_the_only_replica_leads_with_what_it_has_and_that_is_counted() -> None:
     alone = PartitionView(replicas=(ONE,), isr=(), last_known=(ONE,))
     after = elections.broker_joined(alone, fit(ONE), ONE_OF)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from harness.plants import PLANTS, planted
-from harness.scenes import Scene
+from harness.scenes import Scene, turn_a_byte
 from harness.simulated_cluster import A, B, C
 from harness.simulated_histories import History
 from tidelog.coordinator.controller.requests import BrokerLost
@@ -117,6 +117,20 @@ def _a_follower_reborn_with_an_empty_disk() -> None:
     scene.cluster.run(3_000)
 
 
+def _an_eligible_one_with_a_damaged_log() -> None:
+    scene = Scene(A, B, C)
+    scene.wrote(A, 5)
+    scene.settle()
+    scene.sync(B)
+    for one in (A, B, C):
+        scene.cluster.kill(one)
+        scene.cluster.run(10)
+    turn_a_byte(scene.cluster.disks[B])
+    scene.cluster.start(B)
+    scene.cluster.run(3_000)
+    assert scene.leader() is None
+
+
 def _histories_from(first: int) -> Callable[[], None]:
     def run() -> None:
         for seed in range(first, first + SEEDS):
@@ -132,6 +146,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     "kafka_9491": _a_follower_below_the_log_start,
     "kip_841": _a_follower_that_is_fenced_and_does_not_see_it,
     "kip_903": _a_follower_reborn_with_an_empty_disk,
+    "damaged": _an_eligible_one_with_a_damaged_log,
 }
 DRAWN = {
     "kip_101": 5,

@@ -255,28 +255,6 @@ def test_disk_full_on_a_follower() -> None:
     scene.clients.check_all_is_there()
 
 
-def test_corrupt_leader_batch_reaches_no_follower() -> None:
-    """A byte of the leader's file turned: who catches up takes nothing of it."""
-    scene = Scene(*ALL, min_isr=1)
-    cluster = scene.cluster
-    scene.wrote(A, 5)
-    scene.settle()
-    cluster.kill(C)
-    scene.until_isr(A, B)
-    scene.wrote(A, 5)
-    directory = cluster.replica(A).log.directory
-    name = next(one for one in directory.names() if one.endswith(".log"))
-    content = directory.content(name)  # type: ignore[attr-defined]  # of a disk in memory
-    content[-1] ^= 1
-    scene.start(C)
-    cluster.run(3_000)
-    assert (scene.end(C), scene.isr()) == (5, {A, B})
-    assert any("checksum" in why for _, why in cluster.lives[C].troubles)
-    content[-1] ^= 1
-    scene.until_isr(*ALL)
-    scene.clients.check_all_is_there()
-
-
 def test_old_messages_after_a_reconnect() -> None:
     """What was on its way to an earlier life of a broker means nothing to its next one."""
     scene = Scene(*ALL)

@@ -117,6 +117,23 @@ class LogEnds(_Message, frozen=True, tag=7):
     ends: tuple[LogEnd, ...]
 
 
+class DamagedLog(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A replica's files are not what was written to them, as of this state of the partition."""
+
+    topic: Uuid
+    partition: int
+    partition_epoch: Epoch
+    usable: bool
+    """Most of it can be read and written: it may lead while nobody else can."""
+
+
+class LogsDamaged(_Message, frozen=True, tag=8):
+    """Count on these replicas of mine no more; I get anew from the others what they held."""
+
+    to: Incarnation
+    logs: tuple[DamagedLog, ...]
+
+
 class Registered(_Message, frozen=True, tag=16):
     """You are known. What follows in this session brings your image up to date."""
 
@@ -192,7 +209,9 @@ class IsrAltered(_Message, frozen=True, tag=25):
     outcomes: tuple[ErrorCode, ...]
 
 
-ToCoordinator = Register | Applied | Forward | AllocateProducerIds | Leave | AlterIsr | LogEnds
+ToCoordinator = (
+    Register | Applied | Forward | AllocateProducerIds | Leave | AlterIsr | LogEnds | LogsDamaged
+)
 ToBroker = (
     Registered
     | Refused

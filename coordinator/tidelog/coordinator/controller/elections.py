@@ -70,6 +70,23 @@ def files_lost(view: PartitionView, broker: BrokerId, rules: Rules) -> Partition
     return changed(view, leader=view.leader, isr=in_sync, rules=rules, lost_files=(broker,))
 
 
+def log_damaged(
+    view: PartitionView, broker: BrokerId, fit: Fit, rules: Rules, *, usable: bool
+) -> PartitionView | None:
+    """A replica's files are no good: it is not trusted before it has them anew from others. Where
+    only it can lead, and can still be read, it goes on; a lone replica is all there is."""
+    if not view.trusts(broker) or len(view.replicas) == 1:
+        return None
+
+    def others(one: BrokerId) -> bool:
+        return one != broker and fit(one)
+
+    lost = brokers_lost(view, {broker}, others, rules)
+    if lost is not None and lost.leader == NO_LEADER != view.leader and usable:
+        return None
+    return files_lost(lost or view, broker, rules) or lost
+
+
 def broker_joined(view: PartitionView, fit: Fit, rules: Rules) -> PartitionView | None:
     """Someone came back: a partition without a leader takes the first replica it can trust. Where
     there is but one replica there is no better one to wait for."""

@@ -24,6 +24,7 @@ from tidelog.coordinator.controller.requests import (
     IsrOutcomes,
     ProducerIdBlock,
     RegisterBroker,
+    TellDamage,
     TellLogEnds,
 )
 from tidelog.coordinator.controller.requests import AllocateProducerIds as Allocate
@@ -58,6 +59,7 @@ from tidelog.wire.control import (
     Leave,
     Left,
     LogEnds,
+    LogsDamaged,
     ProducerIds,
     Refused,
     Register,
@@ -244,7 +246,7 @@ class Front:
         self,
         now: Instant,
         session: Session,
-        message: Applied | Forward | AllocateProducerIds | AlterIsr | LogEnds | Leave,
+        message: Applied | Forward | AllocateProducerIds | AlterIsr | LogEnds | LogsDamaged | Leave,
     ) -> list[Effect]:
         match message:
             case Applied():
@@ -255,9 +257,8 @@ class Front:
                 return self._allocate(now, session, message)
             case AlterIsr():
                 return self._alter_isr(now, session, message)
-            case LogEnds():
-                told = TellLogEnds(session.broker, session.incarnation, message.ends)
-                return self._ask(now, told, _nothing)
+            case LogEnds() | LogsDamaged():
+                return self._of_logs(now, session, message)
             case Leave():
                 return self._leave(now, session, message)
             case _:
@@ -343,6 +344,14 @@ class Front:
             return [SendTo(session.peer, altered)]
 
         return self._ask(now, Alter(session.broker, session.incarnation, message.changes), answer)
+
+    def _of_logs(
+        self, now: Instant, session: Session, message: LogEnds | LogsDamaged
+    ) -> list[Effect]:
+        broker, incarnation = session.broker, session.incarnation
+        if isinstance(message, LogEnds):
+            return self._ask(now, TellLogEnds(broker, incarnation, message.ends), _nothing)
+        return self._ask(now, TellDamage(broker, incarnation, message.logs), _nothing)
 
     def _leave(self, now: Instant, session: Session, message: Leave) -> list[Effect]:
         def answer(_: ControllerReply | Refusal) -> list[Effect]:

@@ -7,7 +7,7 @@ the same leader, the same last change, and of every member the life that is ther
 from collections.abc import Sequence
 
 from tidelog.coordinator.controller import elections
-from tidelog.coordinator.controller.requests import AlterIsr
+from tidelog.coordinator.controller.requests import AlterIsr, TellDamage
 from tidelog.coordinator.settings import RulesOf
 from tidelog.kernel.ids import BrokerId, Uuid
 from tidelog.node.metadata.image import MetadataImage
@@ -38,6 +38,26 @@ def alter_isr(
         outcomes.append(outcome)
     records = tuple(PartitionChanged(*place, view) for place, view in taken.items())
     return records, tuple(outcomes)
+
+
+def damaged(
+    image: MetadataImage, rules: RulesOf, request: TellDamage
+) -> tuple[PartitionChanged, ...]:
+    """Replicas whose files are no good are taken out of the ISR and the eligible ones. What is told
+    of another state of a partition is old: it is told again."""
+    broker = image.brokers.get(request.broker)
+    if broker is None or broker.incarnation != request.incarnation:
+        return ()
+    records = {}
+    for log in request.logs:
+        view = image.partition(log.topic, log.partition)
+        if view is None or view.partition_epoch != log.partition_epoch:
+            continue
+        rule = rules(image.topics[log.topic])
+        after = elections.log_damaged(view, broker.id, image.is_active, rule, usable=log.usable)
+        if after is not None:
+            records[log.topic, log.partition] = PartitionChanged(log.topic, log.partition, after)
+    return tuple(records.values())
 
 
 def _fault(

@@ -123,7 +123,10 @@ def _is_due(now: Instant, wait: _Wait, view: PartitionView, fit: Fit, *, unclean
     if not all(broker in wait.ends for broker in here):
         return False  # who lives says in a moment what it has
     if not view.isr and not view.elr and all(fit(broker) for broker in view.last_known):
-        return True
+        # Where nothing of theirs can be read, somebody may still mend it.
+        is_known = any(wait.ends[broker].end >= 0 for broker in view.last_known)
+        if is_known:
+            return True
     waited = now >= wait.since + ms(UNCLEAN_RECOVERY_WAIT_MS)
     return unclean and (waited or not view.last_known)
 

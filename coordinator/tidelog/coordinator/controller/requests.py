@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, Uuid
-from tidelog.wire.control import IsrChange, LogEnd
+from tidelog.wire.control import DamagedLog, IsrChange, LogEnd
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -130,6 +130,14 @@ class TellLogEnds(Struct, frozen=True):
     ends: tuple[LogEnd, ...]
 
 
+class TellDamage(Struct, frozen=True):
+    """A broker's replicas whose files are no good. It may be fenced still: before it is let in."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    logs: tuple[DamagedLog, ...]
+
+
 class BrokerLeaving(Struct, frozen=True):
     """A broker wants to stop; answered when it leads nothing, and all who live know."""
 
@@ -176,7 +184,13 @@ ClientReply = (
 )
 
 BrokerRequest = (
-    RegisterBroker | BrokerApplied | BrokerLeaving | AlterIsr | TellLogEnds | AllocateProducerIds
+    RegisterBroker
+    | BrokerApplied
+    | BrokerLeaving
+    | AlterIsr
+    | TellLogEnds
+    | TellDamage
+    | AllocateProducerIds
 )
 """What a broker says or wants for itself."""
 

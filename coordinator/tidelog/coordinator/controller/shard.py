@@ -13,7 +13,7 @@ from tidelog.coordinator.controller.config_effects import effects_of
 from tidelog.coordinator.controller.creation import TopicCreation
 from tidelog.coordinator.controller.deletion import delete_topics
 from tidelog.coordinator.controller.draws import Draws
-from tidelog.coordinator.controller.isr_changes import alter_isr
+from tidelog.coordinator.controller.isr_changes import alter_isr, damaged
 from tidelog.coordinator.controller.leader_elections import elect_leaders
 from tidelog.coordinator.controller.partitions_growth import create_partitions
 from tidelog.coordinator.controller.recovery import Recovery
@@ -40,6 +40,7 @@ from tidelog.coordinator.controller.requests import (
     IsrOutcomes,
     ProducerIdBlock,
     RegisterBroker,
+    TellDamage,
     TellLogEnds,
 )
 from tidelog.coordinator.controller.states import check_steps
@@ -176,8 +177,8 @@ class ControllerShard:
                 return self._applied(now, asked, request)
             case BrokerLeaving():
                 return self._leave(now, asked, request)
-            case AlterIsr():
-                return self._alter_isr(asked, request)
+            case AlterIsr() | TellDamage():
+                return self._in_sync(asked, request)
             case TellLogEnds():
                 return self._log_ends(now, asked, request)
             case AllocateProducerIds():
@@ -329,8 +330,11 @@ class ControllerShard:
             case _:
                 assert_never(request)
 
-    def _alter_isr(self, asked: RequestId, request: AlterIsr) -> ControllerDecision:
-        records, outcomes = alter_isr(self.image, self._settings.rules(self.image), request)
+    def _in_sync(self, asked: RequestId, request: AlterIsr | TellDamage) -> ControllerDecision:
+        rules = self._settings.rules(self.image)
+        if isinstance(request, TellDamage):
+            return Decision(damaged(self.image, rules, request), ((asked, DONE),))
+        records, outcomes = alter_isr(self.image, rules, request)
         end = Offset(self.image.offset + len(records))
         return Decision(records, ((asked, IsrOutcomes(outcomes, end)),))
 

@@ -24,6 +24,7 @@ from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
 from tidelog.node.metadata.link import (
     Asked,
     Connected,
+    DamageTold,
     Disconnected,
     EndsTold,
     EndsWanted,
@@ -45,7 +46,14 @@ from tidelog.node.metadata.link import (
     Tick,
     TurnedAway,
 )
-from tidelog.wire.control import Client, IsrChange, LogEnd, ToCoordinator, encode
+from tidelog.wire.control import (
+    Client,
+    DamagedLog,
+    IsrChange,
+    LogEnd,
+    ToCoordinator,
+    encode,
+)
 from tidelog.wire.errors import ErrorCode
 
 _RECONNECT_MS: Final = 5
@@ -169,6 +177,10 @@ class CoordinatorLink:
             done(result)
 
         self._ask(LeaveAsked(self._new_call(), self._deadline(wait_ms)), finished)
+
+    def tell_damage(self, logs: tuple[DamagedLog, ...]) -> None:
+        """These replicas of ours are not to be counted on; told again until the image says so."""
+        self._step(DamageTold(logs))
 
     def close(self) -> None:
         """Let go of the socket; calls under way are never answered."""

@@ -29,6 +29,7 @@ from tidelog.wire.control import (
     Answered,
     Applied,
     Client,
+    DamagedLog,
     Deltas,
     Failed,
     Forward,
@@ -38,6 +39,7 @@ from tidelog.wire.control import (
     Left,
     LogEnd,
     LogEnds,
+    LogsDamaged,
     ProducerIds,
     Refused,
     Register,
@@ -109,6 +111,13 @@ class EndsTold(Struct, frozen=True):
     ends: tuple[LogEnd, ...]
 
 
+class DamageTold(Struct, frozen=True):
+    """Replicas of this broker that the cluster must not count on. Whoever tells it repeats it until
+    the image says so; told while the image changes, it is heard before this broker is let in."""
+
+    logs: tuple[DamagedLog, ...]
+
+
 class Tick(Struct, frozen=True):
     """The deadline came."""
 
@@ -161,7 +170,7 @@ class Finished(Struct, frozen=True):
 
 
 Asked = ForwardAsked | IdsAsked | IsrAsked | LeaveAsked
-Event = Connected | Disconnected | Received | Asked | EndsTold | Tick
+Event = Connected | Disconnected | Received | Asked | EndsTold | DamageTold | Tick
 Effect = Send | ImageChanged | Joined | Fenced | TurnedAway | EndsWanted | Finished
 
 
@@ -205,8 +214,8 @@ class Link:
                 return self._asked(now, event)
             case Connected() | Disconnected():
                 return self._connection(now, event)
-            case EndsTold(ends):
-                return self._ends_told(ends)
+            case EndsTold() | DamageTold():
+                return self._told(event)
             case Tick():
                 return self._tick(now)
             case _:
@@ -406,10 +415,13 @@ class Link:
             for partition in range(len(topic.partitions)):
                 yield topic, partition
 
-    def _ends_told(self, ends: tuple[LogEnd, ...]) -> list[Effect]:
-        if self._coordinator is None:
+    def _told(self, event: EndsTold | DamageTold) -> list[Effect]:
+        to = self._coordinator
+        if to is None:
             return []  # the next one is told when it answers
-        return [Send(LogEnds(self._coordinator, ends))]
+        if isinstance(event, DamageTold):
+            return [Send(LogsDamaged(to, event.logs))]
+        return [Send(LogEnds(to, event.ends))]
 
     def _membership(self, now: Instant) -> list[Effect]:
         """Whether the image says that this life of this broker may serve."""

@@ -24,6 +24,7 @@ from tidelog.node.replica.leader import AdvanceHighWatermark, Leader
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.settings import topic_reader
 from tidelog.wire.codecs import Codec
+from tidelog.wire.control import DamagedLog
 from tidelog.wire.errors import Rejected
 from tidelog.wire.metadata_records import PartitionView, ResourceKind
 
@@ -51,6 +52,8 @@ class Roles(Protocol):
     def follows(self, now: Instant, replica: Replica) -> None: ...
 
     def rests(self, now: Instant, replica: Replica) -> None: ...
+
+    def began_anew(self, replica: Replica, end: Offset) -> None: ...
 
 
 class _TopicSettings(NamedTuple):
@@ -143,7 +146,38 @@ class Hosting:
             if broken is not None:
                 broken.rest()
                 self._roles.rests(now, broken)
+            if key in self._logs.offline or (broken is not None and broken.log.offline is not None):
+                self._replicas.damaged[key] = False
             self._on_trouble(key, str(fault))
+
+    def tend(self, now: Instant, image: MetadataImage) -> tuple[DamagedLog, ...]:
+        """See to replicas whose files are damaged; now and then, and when the image changed.
+
+        One that the cluster counts on is given back, to be told to the coordinator. One that it
+        counts on no more begins anew, as soon as somebody leads who has what it held.
+        """
+        told = []
+        for key, usable in list(self._replicas.damaged.items()):
+            name, partition = key
+            topic = image.names.get(name)
+            view = None if topic is None else image.partition(topic.id, partition)
+            if topic is None or view is None or len(view.replicas) == 1:
+                continue
+            if view.trusts(self._me):
+                told.append(DamagedLog(topic.id, partition, view.partition_epoch, usable))
+            elif view.leader != NO_LEADER:
+                self._begin_anew(now, topic, partition)
+        return tuple(told)
+
+    def _begin_anew(self, now: Instant, topic: TopicView, partition: Partition) -> None:
+        key = (topic.name, partition)
+        damaged = self._replicas.get(key)
+        end = Offset(0 if damaged is None else damaged.log.end)
+        self._drop(now, key)
+        self._settle(now, topic, partition)
+        replica = self._replicas.get(key)
+        if replica is not None:
+            self._roles.began_anew(replica, end)
 
     def _settings_of(self, topic: TopicView) -> _TopicSettings:
         own = tuple(topic.configs.items())

@@ -446,7 +446,10 @@ class Receiving:
         if not follower.attached or message.after != log.end:
             self._attach(now, stream, replica)
             return
-        log.append_as_follower(now, self._wall_ms(now), view)
+        try:
+            log.append_as_follower(now, self._wall_ms(now), view)
+        except CorruptError as bad:
+            raise WireError(str(bad)) from bad  # what came is bad, not what is here
         replica.grew(len(view))
         self._learn(now, replica, message.high_watermark, message.log_start)
         stream.acks[message.channel] = None

@@ -1,11 +1,13 @@
 """The partitions this broker holds, and whether it leads them."""
 
+import errno
 from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct, field
 
+from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import NO_EPOCH, Epoch, Offset, Partition, TopicPartition, Uuid
 from tidelog.node.log.log import Log
 from tidelog.node.log.validation import BatchRules
@@ -85,6 +87,9 @@ class Replicas:
     def __init__(self) -> None:
         self._by_key: dict[TopicPartition, Replica] = {}
         self._offline: set[TopicPartition] = set()
+        self.damaged: dict[TopicPartition, bool] = {}
+        """Whose files are not what was written to them, and whether they can be used all the same:
+        most of them can be read, and what is new is written behind them."""
         self.retiring = False
         """This broker is about to leave: it takes no more records, so that others have them all."""
 
@@ -97,10 +102,12 @@ class Replicas:
     def add(self, replica: Replica) -> None:
         assert replica.key not in self._by_key, replica.key
         self._offline.discard(replica.key)
+        self.damaged.pop(replica.key, None)
         self._by_key[replica.key] = replica
 
     def remove(self, key: TopicPartition) -> Replica | None:
         self._offline.discard(key)
+        self.damaged.pop(key, None)
         return self._by_key.pop(key, None)
 
     def take_offline(self, key: TopicPartition) -> Replica | None:
@@ -108,6 +115,18 @@ class Replicas:
         replica = self.remove(key)
         self._offline.add(key)
         return replica
+
+    def failed(self, key: TopicPartition, failure: Exception) -> None:
+        """Something could not be done with a replica's files: see what they are worth now."""
+        replica = self._by_key.get(key)
+        if replica is None:
+            return
+        if replica.log.offline is not None:
+            self.damaged[key] = False
+        elif isinstance(failure, CorruptError) or (
+            isinstance(failure, OSError) and failure.errno == errno.EIO
+        ):
+            self.damaged.setdefault(key, True)
 
     def get(self, key: TopicPartition) -> Replica | None:
         return self._by_key.get(key)

@@ -176,6 +176,10 @@ class Replication:
         self._receiving.rest(replica)
         self._waiting.disturbed(now, replica.key)
 
+    def began_anew(self, replica: Replica, end: Offset) -> None:
+        """Its files were damaged and are gone; it follows from the leader's first record on."""
+        self._note(Kind.STARTED_ANEW, replica, (end, Offset(replica.log.start)))
+
     def _watch(self, replica: Replica, leader: Leader) -> None:
         if len(leader.replicas) > 1:
             self._lagging[replica] = None

@@ -15,11 +15,11 @@ from tidelog.kernel.instant import Instant, ms
 from tidelog.node.ipc.ring import RingWriter
 from tidelog.node.log.log import Log
 from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.replica.catch_up import first_batch, size_from, whole_batches
 from tidelog.node.replica.outbox import Address, Outbox
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.rings import Rings
-from tidelog.wire.errors import ErrorCode, Rejected, WireError
-from tidelog.wire.records import HEADER_BYTES, iterate_batches
+from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.replication import (
     Ack,
     Attach,
@@ -457,7 +457,7 @@ class Sending:
             except Rejected as refused:
                 self._give_up(feed, refused.code)
                 continue
-            except (OSError, CorruptError, WireError) as failure:
+            except (OSError, CorruptError) as failure:
                 self._on_storage_failure(feed.replica, failure)
                 self._give_up(feed, ErrorCode.KAFKA_STORAGE_ERROR)
                 continue
@@ -486,7 +486,7 @@ class Sending:
             found = log.read(max(feed.sent, log.start), CHUNK_BYTES, log.end, min_one=True)
             if found is None:
                 break  # compaction left nothing there; the next batch begins behind it
-            payload, end = _whole_batches(found.file.read(found.position, found.size))
+            payload, end = whole_batches(found)
             self._send_bytes(now, feed, payload, end)
         return True
 
@@ -558,25 +558,6 @@ class Sending:
         self._outbox.say(feed.outgoing.address, state)
 
 
-def first_batch(log: Log) -> Offset:
-    """Where the batch begins that holds the log's first record; records before it may be deleted,
-    but batches are whole everywhere."""
-    found = log.read(log.start, 1, log.end, min_one=True)
-    if found is None:
-        return Offset(log.start)
-    header, _ = next(iterate_batches(found.file.read(found.position, found.size)))
-    return Offset(header.base_offset)
-
-
-def size_from(log: Log, offset: int) -> int:
-    """Bytes of the batches from the one on that holds the offset."""
-    return sum(
-        segment.size - (segment.locate(offset) if segment.base <= offset else 0)
-        for segment in log.segments
-        if segment.end > offset
-    )
-
-
 def epoch_end(log: Log, epoch: Epoch) -> tuple[Epoch, Offset]:
     """Our largest epoch not above this one, and where it ends."""
     if epoch == NO_EPOCH:
@@ -585,14 +566,3 @@ def epoch_end(log: Log, epoch: Epoch) -> tuple[Epoch, Offset]:
     if found == NO_EPOCH:  # the epoch we lead in has written nothing: it stands at the end
         return log.epochs.latest, Offset(log.end)
     return found, end
-
-
-def _whole_batches(data: memoryview) -> tuple[memoryview, Offset]:
-    """The batches that are whole, and the offset behind them."""
-    size, end = 0, None
-    for header, batch in iterate_batches(data):
-        size += len(batch)
-        end = header.next_offset
-    if end is None:
-        raise WireError(f"no whole batch in {len(data)} bytes, of which {HEADER_BYTES} are a head")
-    return data[:size], Offset(end)

@@ -249,9 +249,22 @@ class BrokerProcess:
         self._hosting.configured(now, image, changes)
         self._replicator.image_changed(image)
         self._neighbours.follow(image, changes.brokers)
+        self._tend(now)
         self._broker.brokers_changed(now, changes.brokers)
         self._led = self._replicas.leading()
         self._publish(now)
+
+    def _tend(self, now: Instant) -> None:
+        """Damaged replicas begin anew; those the cluster counts on it is told of."""
+        if not self._replicas.damaged:
+            return
+        try:
+            told = self._hosting.tend(now, self._link.image)
+        except OSError as error:
+            self._on_disk_failed(error)
+        else:
+            if told:
+                self._link.tell_damage(told)
 
     def _follow_settings(self, image: MetadataImage) -> None:
         changed = self._settings.follow(image)
@@ -345,6 +358,7 @@ class BrokerProcess:
         if self._ticks % 10 == 0:
             self._publish(now)
             self._tell_left_out(now)
+            self._tend(now)
             due = self._ticks % _CHECKPOINT_TICKS == 0
             self._flusher.turn(self._high_watermarks() if due else None)
         if self._ticks % _HOUSEKEEPING_TICKS == 0:
@@ -423,6 +437,7 @@ class BrokerProcess:
         self._log.error("partition_offline", partition=f"{key[0]}-{key[1]}", reason=reason)
 
     def _on_storage_failure(self, key: TopicPartition, failure: Exception) -> None:
+        self._replicas.failed(key, failure)
         if self._storage_failures.may_say(_now_ms()):
             self._log.error("storage_failed", partition=f"{key[0]}-{key[1]}", reason=str(failure))
 

@@ -1,0 +1,59 @@
+"""Replicas whose files are damaged: what the controller makes of what brokers tell of them."""
+
+from harness.controllers import ONE, THREE, TWO, registering
+from harness.lossy_controller import Lossy
+from tidelog.coordinator.controller.requests import (
+    TellDamage,
+)
+from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, Incarnation
+from tidelog.wire.control import DamagedLog
+
+
+def test_nobody_is_elected_for_whose_log_might_still_be_mended() -> None:
+    lossy = Lossy()
+    for broker in (ONE, TWO, THREE):
+        lossy.lose(broker)
+    lossy.join(ONE, 2)
+    for broker in (TWO, THREE):
+        lossy.ask(registering(broker, 2))
+        lossy.tell_damage(broker)
+        lossy.apply(broker, 2)
+        lossy.tell(broker, -1, NO_OFFSET, NO_OFFSET)
+    assert (lossy.view.elr, lossy.view.last_known) == ((), (TWO, THREE))
+    lossy.tell(ONE, 0, 60)
+    assert lossy.view.leader == NO_LEADER
+    assert lossy.elect_unclean() == 0
+    assert lossy.view.leader == ONE
+
+
+def test_who_comes_back_with_a_damaged_log_is_not_elected() -> None:
+    lossy = Lossy()
+    for broker in (ONE, TWO, THREE):
+        lossy.lose(broker)
+    assert set(lossy.view.elr) == {TWO, THREE}
+    lossy.ask(registering(THREE, 2))
+    lossy.tell_damage(THREE)
+    lossy.apply(THREE, 2)
+    assert (lossy.view.leader, lossy.view.elr, lossy.view.last_known) == (
+        NO_LEADER,
+        (TWO,),
+        (THREE,),
+    )
+    lossy.join(TWO, 2)
+    assert lossy.view.leader == TWO
+    lossy.take_back(THREE)
+    assert lossy.view.lossy_elections == 0
+
+
+def test_damage_told_of_another_state_or_life_counts_for_nothing() -> None:
+    lossy = Lossy()
+    before = lossy.view
+    lossy.lose(THREE)
+    lossy.tell_damage(ONE, late=True)
+    lossy.tell_damage(THREE, late=True)
+    assert (lossy.view.leader, lossy.view.isr) == (ONE, (ONE, TWO))
+    log = DamagedLog(lossy.image.names["t"].id, 0, lossy.view.partition_epoch, usable=True)
+    lossy.ask(TellDamage(ONE, Incarnation(7), (log,)))
+    assert (lossy.view.leader, lossy.view.leader_epoch) == (ONE, before.leader_epoch)
+    lossy.tell_damage(ONE)
+    assert (lossy.view.leader, lossy.view.isr) == (TWO, (TWO,))
