@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -33,6 +33,10 @@ class Cluster(Protocol):
     def wait_ready(self) -> None: ...
 
     def check_alive(self) -> None: ...
+
+    def pid_of(self, broker: int) -> int: ...
+
+    def start_again(self, broker: int) -> None: ...
 
     def stop(self) -> float: ...
 
@@ -65,6 +69,27 @@ def command() -> str:
     return found
 
 
+def dying_with_us(words: Sequence[str]) -> list[str]:
+    """The command, asked by the kernel to end when this program does, by whatever signal."""
+    found = shutil.which("setpriv")
+    return [*([found, "--pdeathsig", "TERM"] if found else []), *words]
+
+
+@contextlib.contextmanager
+def ended_in_order() -> Iterator[None]:
+    """A signal to end is an exception here, so that all that was started is stopped."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def environment() -> dict[str, str]:
     """Ours, but with byte code kept: a start that compiles every module measures the compiler."""
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
@@ -80,18 +105,19 @@ class Tidelog:
 
     def __init__(self, *settings: str, brokers: int = 1, data: Path | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="bench-")
+        self._data = [] if data is None else ["--data", str(data)]
         self._said = Path(self._folder.name) / "said"
         port = free_ports(brokers)
         self.bootstrap = addresses(port, brokers)
         words = [command(), "up", "--base-port", str(port), "--json"]
         words += ["--brokers", str(brokers)]
-        words += ["--ephemeral"] if data is None else ["--data", str(data)]
+        words += self._data or ["--ephemeral"]
         every = [*(f"{key}={value}" for key, value in SETTINGS.items()), *settings]
         words += [word for setting in every for word in ("--set", setting)]
         self.launched = time.monotonic()
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
-                words,
+                dying_with_us(words),
                 cwd=self._folder.name,
                 env=environment(),
                 stdout=subprocess.PIPE,
@@ -112,6 +138,30 @@ class Tidelog:
         """Ends this program with what `up` said, where it has ended."""
         if self._process.poll() is not None:
             raise SystemExit(self._said.read_text(encoding="utf-8").strip() or "tidelog up ended")
+
+    def ask(self, *words: str) -> str:
+        """What a command says of this cluster."""
+        done = subprocess.run(
+            [command(), *words, *self._data],
+            cwd=self._folder.name,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"{' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def pid_of(self, broker: int) -> int:
+        """Of the life it has now."""
+        rows = json.loads(self.ask("status", "--json"))["processes"]
+        pids = {row["id"]: row["pid"] for row in rows if row["role"] == "broker"}
+        return int(pids[broker])
+
+    def start_again(self, broker: int) -> None:
+        """One that was killed."""
+        self.ask("broker", "start", str(broker))
 
     def stop(self) -> float:
         """Ask for a clean end; the seconds it took."""

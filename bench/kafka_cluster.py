@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from clusters import HOST, SETTINGS, addresses, free_ports
+from clusters import HOST, SETTINGS, addresses, dying_with_us, free_ports
 
 KAFKA_VERSION: Final = "4.3.1"
 LOG4J_VERSION: Final = "2.24.3"
@@ -84,21 +84,20 @@ class Kafka:
         for number, config in enumerate(configs):
             text = properties(root, number, port, brokers=brokers, replication=replication)
             config.write_text(text, encoding="ascii")
-        java = ["java", f"-Dlog4j2.configurationFile={root}/log4j2.properties"]
+        java = dying_with_us(["java", f"-Dlog4j2.configurationFile={root}/log4j2.properties"])
         java += ["-cp", f"{jars}/*"]
         for config in configs:
             tool = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(config)]
             subprocess.run([*java, "-Xmx128m", *tool], check=True, stdout=subprocess.DEVNULL)
         self.launched = time.monotonic()
         self._said = root / "said"
-        with self._said.open("wb") as said:
-            self._nodes = [
-                subprocess.Popen(
-                    [*java, *JVM, "kafka.Kafka", str(config)], stdout=said, stderr=said
-                )
-                for config in configs
-            ]
+        self._commands = [[*java, *JVM, "kafka.Kafka", str(config)] for config in configs]
+        self._nodes = [self._launch(number) for number in range(brokers)]
         self.pids = [node.pid for node in self._nodes]
+
+    def _launch(self, number: int) -> subprocess.Popen[bytes]:
+        with self._said.open("ab") as said:
+            return subprocess.Popen(self._commands[number], stdout=said, stderr=said)
 
     def wait_ready(self) -> None:
         """Until every node takes connections."""
@@ -115,6 +114,15 @@ class Kafka:
         if any(node.poll() is not None for node in self._nodes):
             said = self._said.read_text(encoding="utf-8", errors="replace").splitlines()
             raise SystemExit("\n".join(["Kafka ended at its start:", *said[-_LINES_SHOWN:]]))
+
+    def pid_of(self, broker: int) -> int:
+        return self.pids[broker]
+
+    def start_again(self, broker: int) -> None:
+        """One that was killed."""
+        self._nodes[broker].wait(_PATIENCE_S)
+        self._nodes[broker] = self._launch(broker)
+        self.pids[broker] = self._nodes[broker].pid
 
     def stop(self) -> float:
         began = time.monotonic()

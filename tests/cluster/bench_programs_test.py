@@ -1,18 +1,27 @@
 """Every program of bench/ that asks one question, as short as it can be: it runs and reports."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from harness.need import need
 from harness.tidy_checks import ROOT
+from measuring import tree
 
 pytestmark = pytest.mark.slow
 
 QUIET = ["--runs", "1", "--quiet-wait", "0"]
 PROGRAMS = {
     "append": (["--mib", "2"], {"mb_per_s", "us_per_batch", "plain_write_us_per_batch"}),
+    "catch_up": (
+        ["--mib", "4", "--seconds", "0.3", "--patience", "2"],
+        {"behind_gb", "mb_per_s_during", "follower_mb_per_s"},
+    ),
     "compaction": (
         [
             "--mib",
@@ -30,16 +39,24 @@ PROGRAMS = {
     ),
     "consume": (["--records", "2000"], {"mb_per_s", "brokers_cpu_s_per_gb"}),
     "crc_codec": (["--seconds", "0.01"], {"crc_16384_us", "decompress_zstd_mb_per_s"}),
+    "creation": (
+        ["--partitions", "6", "--times", "2"],
+        {"create_one_ms", "create_many_s", "led_again_s", "written_again_s", "in_sync_again_s"},
+    ),
     "failover": ([], {"ack_gap_s", "in_sync_s"}),
     "fetch": (["--records", "2000"], {"large", "small"}),
     "latency": (["--seconds", "0.5"], {"p50_ms", "p99_ms"}),
+    "many_brokers": (
+        ["--brokers", "3", "--idle", "0.3", "--seconds", "0.2", "--mb", "20", "--partitions", "6"],
+        {"points"},
+    ),
     "many_connections": (["--connections", "3", "--requests", "30", "--idle", "0.3"], {"points"}),
     "many_partitions": (["--partitions", "3", "--idle", "0.3"], {"points"}),
     "memory": (["--partitions", "20", "--connections", "5"], {"kb_per_partition"}),
     "produce": (["--seconds", "0.2", "--mb", "20"], {"mb_per_s", "client_cpu_s_per_gb"}),
     "recovery": (["--mib", "2"], {"seconds", "peak_memory_mib"}),
     "small_requests": (["--seconds", "0.2", "--mb", "20"], {"broker_ms_per_request"}),
-    "startup": (["--idle", "0.3"], {"first_ack_s", "idle_pss_mb", "stop_s"}),
+    "startup": (["--brokers", "3", "--idle", "0.3"], {"first_ack_s", "idle_pss_mb", "stop_s"}),
 }
 
 
@@ -73,3 +90,32 @@ def test_no_program_is_left_out() -> None:
         "compare",
         "growth",
     }  # tested elsewhere; growth draws what was measured
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_program_that_is_ended_leaves_no_cluster_behind(number: signal.Signals) -> None:
+    need("setpriv")
+    words = [sys.executable, str(ROOT / "bench/startup.py"), *QUIET, "--idle", "100"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
+        while not (started := broker_ancestry(program.pid)):
+            assert program.poll() is None
+            time.sleep(0.05)
+        program.send_signal(number)
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in started):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.05)
+
+
+def broker_ancestry(program: int) -> set[int]:
+    """Its processes, once there is a broker among them."""
+    found = tree([program])
+    names = {name_of(pid) for pid in found}
+    return found if "tide-broker0" in names else set()
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
