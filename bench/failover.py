@@ -6,21 +6,17 @@ linger 0, at a steady rate. At the end every acknowledged record must be there, 
 
 import argparse
 import itertools
-import json
 import os
 import signal
-import subprocess
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from clusters import Tidelog, command, environment
+from clusters import Cluster, running
 from measuring import Arguments, Figures, middle, percentile, repeat, report, versions
 
 GOALS = {
@@ -88,9 +84,9 @@ class Steady:
 class Victims:
     """The brokers of a cluster, and how they are lost and brought back."""
 
-    def __init__(self, cluster: Tidelog, data: Path, how: str) -> None:
+    def __init__(self, cluster: Cluster, how: str) -> None:
+        self._cluster = cluster
         self._bootstrap = cluster.bootstrap
-        self._data = str(data)
         self._signal = signal.SIGKILL if how == "kill" else signal.SIGSTOP
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
@@ -104,11 +100,6 @@ class Victims:
     def partition(self, topic: str) -> Any:  # noqa: ANN401 -- librdkafka's own
         return self._admin.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions[0]
 
-    def pid(self, broker: int) -> int:
-        rows = json.loads(self._ask("status", "--json"))["processes"]
-        pids = {row["id"]: row["pid"] for row in rows if row["role"] == "broker"}
-        return int(pids[broker])
-
     def lose(self, pid: int) -> float:
         """When that was."""
         os.kill(pid, self._signal)
@@ -118,7 +109,7 @@ class Victims:
         if self._signal == signal.SIGSTOP:
             os.kill(pid, signal.SIGCONT)
         else:
-            self._ask("broker", "start", str(broker))
+            self._cluster.start_again(broker)
 
     def wait_in_sync(self, topic: str) -> None:
         deadline = time.monotonic() + _PATIENCE_S
@@ -126,11 +117,6 @@ class Victims:
             if time.monotonic() > deadline:
                 raise SystemExit(f"not all replicas in sync within {_PATIENCE_S} s")
             time.sleep(0.01)
-
-    def _ask(self, *words: str) -> str:
-        asked = [command(), *words, "--data", self._data]
-        done = subprocess.run(asked, env=environment(), capture_output=True, text=True, check=True)
-        return done.stdout
 
     def log_of(self, topic: str) -> list[int]:
         """The numbers in the partition, in order."""
@@ -151,13 +137,14 @@ class Victims:
             consumer.close()
 
 
-def one(victims: Victims, bootstrap: str, topic: str, rate: int) -> Figures:
+def one(cluster: Cluster, topic: str, *, how: str, rate: int) -> Figures:
+    victims = Victims(cluster, how)
     victims.make_topic(topic)
-    steady = Steady(bootstrap, topic, rate)
+    steady = Steady(cluster.bootstrap, topic, rate)
     try:
         steady.wait_for(time.monotonic() + _BEFORE_S)
         leader = victims.partition(topic).leader
-        pid = victims.pid(leader)
+        pid = cluster.pid_of(leader)
         lost = victims.lose(pid)
         try:
             steady.wait_for(lost + _AFTER_S)
@@ -185,20 +172,12 @@ def one(victims: Victims, bootstrap: str, topic: str, rate: int) -> Figures:
 
 def run(asked: argparse.Namespace) -> None:
     numbers = itertools.count()
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        data = Path(folder) / "data"
-        cluster = Tidelog(brokers=_BROKERS, data=data)
-        try:
-            cluster.wait_ready()
-            victims = Victims(cluster, data, asked.how)
+    with running(brokers=_BROKERS) as cluster:
 
-            def next_one() -> Figures:
-                topic = f"failover-{next(numbers)}"
-                return one(victims, cluster.bootstrap, topic, asked.rate)
+        def next_one() -> Figures:
+            return one(cluster, f"failover-{next(numbers)}", how=asked.how, rate=asked.rate)
 
-            runs = repeat(asked, next_one)
-        finally:
-            cluster.stop()
+        runs = repeat(asked, next_one)
     gaps = [figures["ack_gap_s"] for figures in runs]
     figures = {
         "ack_gap_s": middle(runs, "ack_gap_s"),

@@ -32,9 +32,27 @@ class Many(NamedTuple):
     bench: str
     things: str
     curves: tuple[Curve, ...]
+    tenfold: bool = True
+    """The axis grows by powers of ten; else evenly, from none on."""
 
 
 EVERY: Final = (
+    Many(
+        "many_brokers",
+        "brokers",
+        (
+            Curve("first_ack_s", "start to the first record on 3 replicas", "s"),
+            Curve("start_cpu_s", "start to the first record", "CPU s, all processes"),
+            Curve("idle_pss_mb", "idle memory, all processes", "MB"),
+            Curve("idle_cpu_percent", "idle cluster", "% of a core"),
+            Curve("brokers_cpu_s_per_gb", "produce 1 KiB, 3 replicas", "CPU s a GB, all brokers"),
+            Curve("mb_per_s", "produce 1 KiB, 3 replicas", "MB/s"),
+            Curve("create_one_ms", "1 partition, 3 replicas, known to all", "ms"),
+            Curve("create_many_s", "1,000 partitions, 3 replicas, known to all", "s"),
+            Curve("stop_s", "clean stop", "s"),
+        ),
+        tenfold=False,
+    ),
     Many(
         "many_partitions",
         "partitions",
@@ -116,32 +134,32 @@ def measured(many: Many, said: Figures) -> list[Curve]:
 
 
 def picture(many: Many, said: Figures) -> str:
-    """An SVG with a panel for each figure; the number of things grows by powers of ten."""
+    """An SVG with a panel for each figure, over the number of things."""
     curves = measured(many, said)
     rows = -(-len(curves) // _COLUMNS)
     width, height = _COLUMNS * _PANEL[0], rows * _PANEL[1]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
-        f"<title>what {many.things} cost one broker</title>",
+        f"<title>what {many.things} cost</title>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]
     for at, curve in enumerate(curves):
         x, y = at % _COLUMNS * _PANEL[0], at // _COLUMNS * _PANEL[1]
         points = [(point[many.things], point[curve.figure]) for point in said["points"]]
         parts.append(f'<g transform="translate({x} {y})">')
-        parts += _panel(many.things, curve, points)
+        parts += _panel(many, curve, points)
         parts.append("</g>")
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _panel(things: str, curve: Curve, points: Sequence[tuple[int, float]]) -> Iterator[str]:
+def _panel(many: Many, curve: Curve, points: Sequence[tuple[int, float]]) -> Iterator[str]:
     left, top, width, height = _PLOT
     bottom = top + height
     ceiling = _ceiling(max([value for _, value in points] + [curve.goal or 0.0]))
-    widest = max(math.log10(max(count for count, _ in points)), 1.0)
+    widest = max(_along(many, count) for count, _ in points)
 
     def place(count: float, value: float) -> tuple[float, float]:
-        x = left + width * math.log10(count) / widest
+        x = left + width * _along(many, count) / max(widest, 1.0)
         return round(x, 1), round(bottom - height * value / ceiling, 1)
 
     yield f'<text x="8" y="20" {_FONT} font-weight="bold">{escape(curve.label)}</text>'
@@ -161,10 +179,14 @@ def _panel(things: str, curve: Curve, points: Sequence[tuple[int, float]]) -> It
     joined = " ".join(f"{x},{y}" for x, y in places)
     yield f'<polyline points="{joined}" fill="none" stroke="{_LINE}" stroke-width="2"/>'
     for (x, y), (count, value) in zip(places, points, strict=True):
-        said = f"{count:,} {things}: {short(value)} {curve.unit}"
+        said = f"{count:,} {many.things}: {short(value)} {curve.unit}"
         yield f'<circle cx="{x}" cy="{y}" r="3" fill="{_LINE}"><title>{said}</title></circle>'
     x, y = places[-1]
     yield f'<text x="{x}" y="{y - 8}" text-anchor="end" {_FONT}>{short(points[-1][1])}</text>'
+
+
+def _along(many: Many, count: float) -> float:
+    return math.log10(count) if many.tenfold else count
 
 
 def _ceiling(value: float) -> float:
@@ -187,8 +209,9 @@ def page(found: dict[str, Figures], notes: Sequence[str] = ()) -> str:
     parts = [
         "# How cost grows",
         "",
-        "What more of a thing costs a cluster of one broker; [bench](../bench/README.md) says how",
-        "it is measured. The dashed line is what we want to stay below.",
+        "What more of a thing costs; the settings below each table say on how many brokers.",
+        "[bench](../bench/README.md) says how it is measured. The dashed line is what we want to",
+        "stay below.",
         "",
         *(f"- {note}" for note in notes),
         *[""][: len(notes)],

@@ -10,7 +10,7 @@ import resource
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -90,12 +90,8 @@ class Topics:
 
     def write(self, client: RawClient) -> None:
         """One record into each."""
-        batch = build_batch([Record(0, time.time_ns() // 1_000_000, None, bytes(100), ())])
         for name, partitions in self._ranges():
-            data = [produce_request(name, one, batch).topic_data[0] for one in partitions]
-            data[0].partition_data = [row.partition_data[0] for row in data]
-            request = k00_produce.ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=data[:1])
-            client.until_done(partial(_produce, client, request))
+            write_each(client, name, partitions)
 
     def read(self, client: RawClient) -> None:
         """All records of each, from its first on."""
@@ -106,6 +102,15 @@ class Topics:
             rows = answer.responses[0].partitions
             ends = {row.partition_index: row.high_watermark for row in rows if row.records}
             assert ends == dict.fromkeys(partitions, _RECORDS_EACH), "records are missing"
+
+
+def write_each(client: RawClient, name: str, partitions: Iterable[int]) -> None:
+    """One record into each, all in one request to the broker that leads them."""
+    batch = build_batch([Record(0, time.time_ns() // 1_000_000, None, bytes(100), ())])
+    data = [produce_request(name, one, batch).topic_data[0] for one in partitions]
+    data[0].partition_data = [row.partition_data[0] for row in data]
+    request = k00_produce.ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=data[:1])
+    client.until_done(partial(_produce, client, request))
 
 
 def _produce(client: RawClient, request: k00_produce.ProduceRequest) -> int:

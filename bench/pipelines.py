@@ -1,9 +1,10 @@
 """Idempotent producers of bare sockets: batches made beforehand, requests always under way."""
 
 import contextlib
+import math
 import selectors
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from clusters import Cluster
 from measuring import GB, MB, WRITTEN_BYTES_MAX, Figures, Meter, warm_memory
@@ -83,7 +84,12 @@ def open_pipelines(
 
 
 def pump(
-    pipelines: Sequence[Pipeline], *, in_flight: int, seconds: float, requests_max: int = 1 << 62
+    pipelines: Sequence[Pipeline],
+    *,
+    in_flight: int,
+    seconds: float = math.inf,
+    requests_max: int = 1 << 62,
+    enough: Callable[[], bool] = lambda: False,
 ) -> int:
     """Keep all of them busy for so long, then take what is left; how many were answered."""
     before = sum(pipeline.answered for pipeline in pipelines)
@@ -94,7 +100,7 @@ def pump(
             selector.register(pipeline.client.sock, selectors.EVENT_READ, pipeline)
             for _ in range(in_flight):
                 pipeline.send()
-        while left > 0 and time.monotonic() < end:
+        while left > 0 and time.monotonic() < end and not enough():
             for key, _ in selector.select():
                 key.data.take_answer()
                 key.data.send()

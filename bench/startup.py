@@ -2,14 +2,13 @@
 
 import argparse
 import time
-from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Producer
 
-from clusters import Tidelog
-from measuring import Arguments, Figures, Meter, cpu_s, middle, pss_mb, repeat, report, versions
-from raw_client import RawClient
+from cluster_wide import REPLICAS_MAX, first_record, idle_cost
+from clusters import Cluster, Tidelog
+from measuring import Arguments, Figures, Meter, cpu_s, middle, repeat, report, versions
 
 _PATIENCE_S = 60.0
 _NAMES = (
@@ -20,22 +19,28 @@ _NAMES = (
     "idle_cpu_percent",
     "stop_s",
 )
-GOALS = {"first_ack_s": 0.35, "idle_pss_mb": 60, "idle_cpu_percent": 1, "stop_s": 0.5}
+GOALS = {
+    1: {"first_ack_s": 0.35, "idle_pss_mb": 60, "idle_cpu_percent": 1, "stop_s": 0.5},
+    3: {
+        "first_ack_s": 0.5,
+        "start_cpu_s": 0.7,
+        "idle_pss_mb": 120,
+        "idle_cpu_percent": 2,
+        "stop_s": 0.5,
+    },
+}
+"""By the number of brokers."""
 
 
 def parser() -> Arguments:
-    asked = Arguments(str(__doc__), ["startup.py", "startup.py --runs 9 --idle 0"], runs=5)
+    examples = ["startup.py", "startup.py --brokers 3", "startup.py --runs 9 --idle 0"]
+    asked = Arguments(str(__doc__), examples, runs=5)
+    asked.add_argument("--brokers", type=int, default=1, help="(1); a topic has up to 3 replicas")
     asked.add_argument("--idle", type=float, default=15.0, metavar="S", help="seconds idle (15)")
     return asked
 
 
-def by_raw_client(cluster: Any) -> None:  # noqa: ANN401 -- a Cluster
-    with RawClient(cluster.bootstrap, while_refused=cluster.check_alive) as client:
-        client.create_topic("first", 1)
-        client.produce_once("first", b"hello")
-
-
-def by_confluent(cluster: Any) -> None:  # noqa: ANN401 -- a Cluster
+def by_confluent(cluster: Cluster) -> None:
     """With a client that looks for its broker every 20 ms, and a topic made by its first record."""
     producer = Producer(
         {
@@ -55,18 +60,17 @@ def by_confluent(cluster: Any) -> None:  # noqa: ANN401 -- a Cluster
     assert outcomes == [None], outcomes
 
 
-def one(idle_s: float) -> Figures:
+def one(idle_s: float, brokers: int) -> Figures:
     meter = Meter([])
-    cluster = Tidelog()
+    cluster = Tidelog(brokers=brokers)
     try:
-        by_raw_client(cluster)
-        first = time.monotonic() - cluster.launched
+        first = first_record(cluster, replication=min(REPLICAS_MAX, brokers))
         start_cpu = cpu_s(cluster.pids)
         other = meter.stop()["other_share"]
-        idle = _idle(cluster, idle_s) if idle_s else {}
+        idle = idle_cost(cluster, idle_s, settle=idle_s / 3) if idle_s else {}
     finally:
         stop = cluster.stop()
-    cluster = Tidelog()
+    cluster = Tidelog(brokers=brokers)
     try:
         by_confluent(cluster)
         first_confluent = time.monotonic() - cluster.launched
@@ -83,27 +87,20 @@ def one(idle_s: float) -> Figures:
     }
 
 
-def _idle(cluster: Tidelog, seconds: float) -> Figures:
-    time.sleep(seconds / 3)
-    memory = pss_mb(cluster.pids)
-    began, spent = time.monotonic(), cpu_s(cluster.pids)
-    time.sleep(seconds)
-    spent = cpu_s(cluster.pids) - spent
-    return {
-        "idle_pss_mb": memory["all"],
-        "idle_pss_mb_each": memory,
-        "idle_cpu_percent": round(100 * spent / (time.monotonic() - began), 2),
-    }
-
-
 def run(asked: argparse.Namespace) -> None:
-    by_raw_client(warm := Tidelog())  # compiles the modules, fills the page cache
+    warm = Tidelog(brokers=asked.brokers)
+    first_record(warm)  # compiles the modules, fills the page cache
     warm.stop()
-    runs = repeat(asked, lambda: one(asked.idle))
+    runs = repeat(asked, lambda: one(asked.idle, asked.brokers))
     figures = {name: middle(runs, name) for name in _NAMES}
-    settings = {"brokers": 1, "idle_s": asked.idle, "librdkafka": confluent_kafka.libversion()[0]}
-    settings["versions"] = versions("confluent-kafka", "uvloop", "pyzmq")
-    report("startup", settings, {**figures, "goals": GOALS}, runs)
+    settings = {
+        "brokers": asked.brokers,
+        "replication": min(REPLICAS_MAX, asked.brokers),
+        "idle_s": asked.idle,
+        "librdkafka": confluent_kafka.libversion()[0],
+        "versions": versions("confluent-kafka", "uvloop", "pyzmq"),
+    }
+    report("startup", settings, {**figures, "goals": GOALS.get(asked.brokers, {})}, runs)
 
 
 if __name__ == "__main__":

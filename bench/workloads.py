@@ -69,12 +69,12 @@ def _text(rng: random.Random, size: int) -> bytes:
 def make_topic(
     bootstrap: str, name: str, partitions: int = PARTITIONS, *, replication: int = 1
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
     admin.create_topics([NewTopic(name, partitions, replication)])[name].result(60)
 
 
 def drop_topic(bootstrap: str, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
     admin.delete_topics([name])[name].result(60)
 
 

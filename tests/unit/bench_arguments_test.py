@@ -7,13 +7,16 @@ import pytest
 
 PROGRAMS = (
     "append",
+    "catch_up",
     "compaction",
     "compare",
     "consume",
     "crc_codec",
+    "creation",
     "failover",
     "fetch",
     "latency",
+    "many_brokers",
     "many_connections",
     "many_partitions",
     "memory",
