@@ -6,6 +6,7 @@ A broker looks at headers only; the CRC covers what follows it, so that placing 
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from struct import Struct
 from typing import NamedTuple
 
@@ -114,14 +115,17 @@ class Origin(NamedTuple):
 
 PLAIN = Origin()
 
-_new_record = tuple.__new__  # skips the tuple's own Python-level constructor
+# These skip the tuples' own Python-level constructors.
+_new_record = tuple.__new__
+new_header = partial(tuple.__new__, BatchHeader)
+"""The header of what `HEADER` unpacked."""
 
 
 def read_header(view: Bytes, position: int = 0) -> BatchHeader:
     """The header at a position; WireError where the bytes end before it does."""
     if len(view) - position < HEADER_BYTES:
         raise WireError(f"{len(view) - position} bytes are no batch header")
-    return BatchHeader._make(HEADER.unpack_from(view, position))
+    return new_header(HEADER.unpack_from(view, position))
 
 
 def iterate_batches(view: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -131,7 +135,7 @@ def iterate_batches(view: memoryview) -> Iterator[tuple[BatchHeader, memoryview]
     """
     position, end = 0, len(view)
     while end - position >= HEADER_BYTES:
-        header = BatchHeader._make(HEADER.unpack_from(view, position))
+        header = new_header(HEADER.unpack_from(view, position))
         if header.batch_length < BATCH_LENGTH_MIN or header.magic != MAGIC:
             raise WireError(
                 f"batch length {header.batch_length}, magic {header.magic} at byte {position}"

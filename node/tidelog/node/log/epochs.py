@@ -15,11 +15,13 @@ FILE_NAME = "leader-epoch-checkpoint"
 class EpochCache:
     """Epochs with their first offsets. Invariant: both rise strictly."""
 
-    __slots__ = ("_epochs", "_starts")
+    __slots__ = ("_epochs", "_starts", "latest")
 
     def __init__(self) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self.latest = NO_EPOCH
+        """The newest epoch; NO_EPOCH of an empty cache. Kept, for each append asks for it."""
 
     def __len__(self) -> int:
         return len(self._epochs)
@@ -28,11 +30,6 @@ class EpochCache:
         return isinstance(other, EpochCache) and self.entries() == other.entries()
 
     __hash__ = None  # type: ignore[assignment]  # mutable, compared by value
-
-    @property
-    def latest(self) -> Epoch:
-        """The newest epoch; NO_EPOCH of an empty cache."""
-        return Epoch(self._epochs[-1]) if self._epochs else NO_EPOCH
 
     def entries(self) -> list[tuple[int, int]]:
         return list(zip(self._epochs, self._starts, strict=True))
@@ -48,6 +45,7 @@ class EpochCache:
         del self._epochs[keep:], self._starts[keep:]
         self._epochs.append(epoch)
         self._starts.append(start)
+        self.latest = Epoch(epoch)
         return True
 
     def end_of(self, epoch: int, log_end: int) -> tuple[Epoch, Offset]:
@@ -74,6 +72,7 @@ class EpochCache:
         keep = bisect_left(self._starts, end)
         changed = keep < len(self._starts)
         del self._epochs[keep:], self._starts[keep:]
+        self.latest = Epoch(self._epochs[-1]) if self._epochs else NO_EPOCH
         return changed
 
     def cut_below(self, start: int) -> bool:

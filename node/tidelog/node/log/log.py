@@ -19,6 +19,7 @@ from tidelog.node.log.lookup import TimestampOffset, first_at_or_after, largest,
 from tidelog.node.log.marks import ClosedLog
 from tidelog.node.log.producers import Producers, WrittenBatch
 from tidelog.node.log.recovery import Loaded, load_closed, load_producers
+from tidelog.node.log.rolling import RollLimits
 from tidelog.node.log.segment import SNAPSHOT_SUFFIX, Segment, file_name
 from tidelog.node.log.segments import SegmentList, make_segment
 from tidelog.node.log.settings import LogSettings
@@ -26,9 +27,7 @@ from tidelog.node.log.snapshots import remove_snapshots, snapshot_offsets, write
 from tidelog.node.log.swap import SWAP_SUFFIX
 from tidelog.node.log.validation import NO_TIMESTAMP, check_replicated
 from tidelog.wire.errors import ErrorCode, Rejected
-from tidelog.wire.records import BatchHeader, iterate_batches, place_batch
-
-INDEX_ENTRY_BYTES_MAX = 12
+from tidelog.wire.records import APPEND_TIME_BIT, BatchHeader, iterate_batches, place_batch
 
 
 class Log:
@@ -56,6 +55,7 @@ class Log:
         self._producers = Producers()
         self._deleted = False
         self._now_ms = self._segment_made_ms = 0
+        self._limits: RollLimits | None = None
         self._names_dirty = False
         self._epochs_dirty = False
         self._epochs_unwritten = False
@@ -197,7 +197,8 @@ class Log:
 
         Rejected where its producer's sequence forbids it; a repeated batch is not appended again.
         """
-        if header.producer_id >= 0:
+        producer_id = header.producer_id
+        if producer_id >= 0:
             repeated = self.producers.check(header)
             if repeated is not None:
                 return self._repeated(repeated, header)
@@ -208,13 +209,14 @@ class Log:
             self._write_epochs()
         place_batch(view, 0, base_offset=first, leader_epoch=leader_epoch)
         active.append(view, header, first, self.settings.index_interval_bytes)
-        self.end = active.end
-        if header.producer_id >= 0:
-            self._producers.note(header, active.end - 1, now_ms)
+        self.end = end = active.end
+        if producer_id >= 0:
+            self._producers.note(header, end - 1, now_ms)
         if self._dirty_since is None:
             self._dirty_since = now
         self._keeper.touched(self.name)
-        return Appended(first, active.end - 1, _stamp_of(header), self.start)
+        stamp = header.max_timestamp if header.attributes & APPEND_TIME_BIT else NO_TIMESTAMP
+        return Appended(first, end - 1, stamp, self.start)
 
     def append_as_follower(self, now: Instant, now_ms: int, view: memoryview) -> Appended:
         """Append batches as the leader wrote them; CorruptError where they do not fit."""
@@ -266,36 +268,27 @@ class Log:
     def _active_for(self, header: BatchHeader, first: int, size: int, now_ms: int) -> Segment:
         """The segment a batch goes to; a new one where the old one is full or too old."""
         self._now_ms = now_ms
-        active = self._active
-        if active is None:
-            active = self._opened().active
-        settings = self.settings
-        if active.size and (
-            active.is_full(
-                first + header.last_offset_delta,
-                size,
-                settings.segment_bytes,
-                settings.index_bytes_max // INDEX_ENTRY_BYTES_MAX,
-            )
-            or self._is_aged(active, header.max_timestamp)
-        ):
+        active = self._active or self._opened().active
+        limits = self._limits_of(active)
+        last = first + header.last_offset_delta
+        if limits.forbid(last, size, header.max_timestamp, now_ms - self._segment_made_ms):
             return self.roll(now_ms, first)
         return active
 
-    def _is_aged(self, active: Segment, timestamp: int) -> bool:
-        """By the records' own time, as in Kafka; by the clock where they carry none."""
-        age = (
-            timestamp - active.first_timestamp
-            if active.first_timestamp >= 0 and timestamp >= 0
-            else self._now_ms - self._segment_made_ms
-        )
-        return age > self.settings.roll_after_ms(self.name.directory, active.base)
+    def _limits_of(self, active: Segment) -> RollLimits:
+        limits = self._limits
+        if limits is None or limits.segment is not active or limits.settings is not self.settings:
+            limits = RollLimits(active, self.settings, self.name.directory)
+            self._limits = limits
+        return limits
 
     def maybe_roll(self, now_ms: int) -> bool:
         """Roll a segment that is too old by the clock though nothing is appended any more."""
         self._now_ms = now_ms
         active = self._active
-        if active is None or not active.size or not self._is_aged(active, now_ms):
+        if active is None or not active.size:
+            return False
+        if not self._limits_of(active).is_aged(now_ms, now_ms - self._segment_made_ms):
             return False
         self.roll(now_ms)
         return True
@@ -594,7 +587,3 @@ class Log:
         self._deleted = True
         self.abandon()
         self._closed = None
-
-
-def _stamp_of(header: BatchHeader) -> int:
-    return header.max_timestamp if header.is_append_time else NO_TIMESTAMP

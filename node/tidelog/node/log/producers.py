@@ -35,6 +35,9 @@ class WrittenBatch(NamedTuple):
     timestamp: int
 
 
+_new_batch = tuple.__new__  # skips the tuple's own Python-level constructor
+
+
 class Producer:
     """Invariant: batches are those of `epoch`, oldest first, without a gap in the sequence."""
 
@@ -110,7 +113,8 @@ class Producers:
         first = header.base_sequence
         if first >= 0:  # what the coordinators write carries none
             last = (first + delta) & SEQUENCE_MASK
-            producer.note(WrittenBatch(first, last, last_offset, delta, header.max_timestamp))
+            kept = (first, last, last_offset, delta, header.max_timestamp)
+            producer.note(_new_batch(WrittenBatch, kept))
         producer.seen_ms = now_ms
         if len(self._producers) > self._limit:
             self._forget_one()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tidelog.kernel.files import File
 from tidelog.kernel.limits import MIB, RECOVERY_CHUNK_BYTES
 from tidelog.wire.crc import crc32c
-from tidelog.wire.records import HEADER, BatchHeader
+from tidelog.wire.records import HEADER, BatchHeader, new_header
 
 SEARCH_STEP_BYTES = 32 * MIB
 
@@ -40,7 +40,7 @@ class Scan:
         return self
 
     def __iter__(self) -> Iterator[tuple[int, int, BatchHeader]]:
-        unpack, buffer, make = HEADER.unpack_from, self._buffer, BatchHeader._make
+        unpack, buffer, make = HEADER.unpack_from, self._buffer, new_header
         while self.position < self._end:
             if self._filled - self._at < 61 and not self._fill():
                 self.reason = "the header is cut short"
@@ -140,7 +140,7 @@ def valid_batch_follows(file: File, *, position: int, end: int, offset: int) -> 
 def _is_whole_batch(content: memoryview, offset: int) -> bool:
     if len(content) < 61:
         return False
-    header = BatchHeader._make(HEADER.unpack_from(content))
+    header = new_header(HEADER.unpack_from(content))
     size = header.batch_length + 12
     return (
         header.base_offset >= offset

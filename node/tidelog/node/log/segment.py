@@ -8,7 +8,7 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory, File, Syncable
 from tidelog.node.log.index import OffsetIndex, TimeIndex
 from tidelog.node.log.scan import Scan
-from tidelog.wire.records import HEADER, BatchHeader
+from tidelog.wire.records import HEADER, BatchHeader, new_header
 
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
@@ -105,8 +105,8 @@ class Segment:
     def append(self, batch: memoryview, header: BatchHeader, first: int, interval: int) -> None:
         """Write one batch whose first offset is `first`."""
         position = self.size
-        size = self.file.append((batch,)) - position
-        self.note(position, size, header, first, interval)
+        file = self._file or self.file
+        self.note(position, file.append((batch,)) - position, header, first, interval)
 
     def note(
         self, position: int, size: int, header: BatchHeader, first: int, interval: int
@@ -125,23 +125,16 @@ class Segment:
             self.times.append(self.max_timestamp, self.max_timestamp_offset)
             self._bytes_since_entry = 0
         self._bytes_since_entry += size
-        if not self._recent_lasts:
+        lasts = self._recent_lasts
+        if not lasts:
             self._recent_from = first
-        self._recent_lasts.append(last)
+        lasts.append(last)
         self._recent_positions.append(position)
-        if len(self._recent_lasts) >= 2 * RECENT_BATCHES:
-            self._recent_from = self._recent_lasts[RECENT_BATCHES - 1] + 1
-            del self._recent_lasts[:RECENT_BATCHES], self._recent_positions[:RECENT_BATCHES]
+        if len(lasts) >= 2 * RECENT_BATCHES:
+            self._recent_from = lasts[RECENT_BATCHES - 1] + 1
+            del lasts[:RECENT_BATCHES], self._recent_positions[:RECENT_BATCHES]
         self.size = position + size
         self.end = last + 1
-
-    def is_full(self, last: int, size: int, segment_bytes: int, entries_max: int) -> bool:
-        """Whether a batch that ends with offset `last` must go to a new one, time aside."""
-        return self.size > 0 and (
-            self.size + size > segment_bytes
-            or len(self.offsets) >= entries_max
-            or last - self.base > RELATIVE_OFFSET_MAX
-        )
 
     def write_indexes(self, *, final: bool) -> None:
         """Bring the index files up to date; `final` adds the entry for the largest timestamp."""
@@ -223,7 +216,7 @@ class Segment:
     def _header(self, content: memoryview, at: int, position: int) -> BatchHeader:
         if len(content) - at < HEADER.size:
             raise CorruptError(file=self.place, position=position, reason="the file is too short")
-        header = BatchHeader._make(HEADER.unpack_from(content, at))
+        header = new_header(HEADER.unpack_from(content, at))
         if (
             header.magic != 2
             or not self.base <= header.base_offset <= header.last_offset < self.end

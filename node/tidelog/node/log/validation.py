@@ -22,6 +22,7 @@ from tidelog.wire.records import (
     BatchHeader,
     check_crc,
     iterate_records,
+    new_header,
     stamp_append_time,
 )
 
@@ -64,7 +65,7 @@ def validate_produced(view: memoryview, rules: BatchRules, now_ms: int) -> Batch
     size = len(view)
     if size < 61:
         raise _too_short(view)
-    header = BatchHeader._make(HEADER.unpack_from(view))
+    header = new_header(HEADER.unpack_from(view))
     if header.magic != 2 or header.batch_length != size - 12:
         raise _misshapen(header, size)
     if size > rules.message_bytes_max or size > rules.segment_bytes:
@@ -76,7 +77,7 @@ def validate_produced(view: memoryview, rules: BatchRules, now_ms: int) -> Batch
         _check_keys(view)
     if rules.log_append_time:
         stamp_append_time(view, now_ms)
-        return BatchHeader._make(HEADER.unpack_from(view))
+        return new_header(HEADER.unpack_from(view))
     _check_timestamps(header, rules, now_ms)
     return header
 
