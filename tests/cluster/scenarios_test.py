@@ -1,195 +1,158 @@
-"""Named scenarios with real processes, signals and files; `unit/scenario_*` has the machines."""
+"""Named scenarios 5.7 to 5.9, 5.19 and of 5.21 with real processes, signals and published clients:
+who leads, what that costs, and who is told. `unit/scenario_*` has the machines."""
 
-from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
-from harness.chaos import log_bytes
-from harness.cluster import Cluster, until
-from harness.produce_raw import batch_of, produce_request
-from harness.raw import RawClient
-from tidelog.kernel.ids import BrokerId
-from tidelog.kernel.launch import board_name
-from tidelog.node.ipc.board import Board
-from tidelog.node.ipc.layout import Links
+from harness.cluster import until
+from harness.produce_raw import batch_of
+from harness.stage import Stage, staged
+from tidelog.kernel.ids import NO_LEADER
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.messages import k00_produce as k00
-from tidelog.wire.messages import k03_metadata as k03
 from tidelog.wire.records import Origin
 
 pytestmark = pytest.mark.slow
 
-OBSERVER = 3
-"""Has no replica, and always lives."""
+A, B, C = range(3)
+Order = tuple[int, int, int]
+ORDERS = list(permutations(range(3)))
+PAIRS = list(zip(ORDERS, ORDERS[3:] + ORDERS[:3], strict=True))
+"""Of death and of return: each of the six once."""
 
 
-class Stage:
-    """Topic t on brokers 0, 1 and 2, of which 0 leads first."""
-
-    def __init__(self, cluster: Cluster, *configs: str) -> None:
-        self.cluster = cluster
-        words = [word for config in configs for word in ("--config", config)]
-        cluster.done("topic", "create", "t", "--assignment", "0:1:2", *words)
-        self.board = Board.open(board_name(cluster.runs[-1].run_id))
-
-    def send(self, broker: int, batch: bytes | bytearray, *, acks: int = -1) -> tuple[int, int]:
-        """Error code and offset."""
-        with RawClient(self.cluster.bootstrap.split(",")[broker]) as client:
-            answer = client.ask(k00.API, 9, produce_request("t", batch, acks=acks))
-        row = answer.responses[0].partition_responses[0]
-        return int(row.error_code), int(row.base_offset)
-
-    def sent(self, value: bytes) -> int:
-        """The offset, by whoever leads."""
-        code, offset = self.send(self.until_led(), batch_of(value))
-        assert code == 0
-        return offset
-
-    def view(self) -> k03.MetadataResponsePartition:
-        request = k03.MetadataRequest(
-            topics=[k03.MetadataRequestTopic(name="t")], allow_auto_topic_creation=False
-        )
-        with RawClient(self.cluster.bootstrap.split(",")[OBSERVER]) as client:
-            (row,) = client.ask(k03.API, 12, request).topics[0].partitions
-        assert isinstance(row, k03.MetadataResponsePartition)
-        return row
-
-    def until_isr(self, *brokers: int) -> None:
-        until(lambda: set(self.view().isr_nodes) == set(brokers), f"in sync: {brokers}")
-
-    def until_led(self) -> int:
-        until(lambda: self.view().leader_id >= 0, "somebody leads")
-        return self.view().leader_id
-
-    def kill(self, broker: int) -> None:
-        self.cluster.done("broker", "kill", str(broker))
-
-    def start(self, broker: int) -> None:
-        self.cluster.done("broker", "start", str(broker))
-
-    def cut(self, one: int, other: int, word: int = Links.CUT) -> None:
-        self.board.links.set(BrokerId(one), BrokerId(other), word)
-        self.board.links.set(BrokerId(other), BrokerId(one), word)
-
-    def check_equal(self) -> bytes:
-        """All replicas, byte by byte."""
-
-        def contents() -> set[bytes]:
-            return {log_bytes(self.cluster, broker, "t", 0) for broker in range(3)}
-
-        until(lambda: len(contents()) == 1, "the replicas are equal")
-        (content,) = contents()
-        return content
+@pytest.mark.parametrize(("deaths", "returns"), PAIRS)
+def test_crash_orders(tmp_path: Path, deaths: Order, returns: Order) -> None:
+    """5.7: whoever died first may lack something, and is not elected; the next to return is, and
+    takes nothing alone."""
+    with staged(tmp_path, "min.insync.replicas=2") as stage:
+        first, second, third = deaths
+        stage.sent(b"all three")
+        stage.kill(first)
+        stage.until_isr(second, third)
+        stage.sent(b"two of them")
+        stage.kill(second)
+        stage.until_isr(third)
+        refused(stage, third)
+        stage.kill(third)
+        until(lambda: stage.view().leader == NO_LEADER, "nobody leads")
+        assert set(stage.view().elr) == {second, third}
+        there: set[int] = set()
+        for broker in returns:
+            had_leader = stage.view().leader
+            stage.start(broker)
+            there.add(broker)
+            if not there & {second, third}:
+                assert stage.view().leader == NO_LEADER
+            elif had_leader == NO_LEADER:
+                assert stage.until_led() == broker
+                if len(there) == 1:
+                    refused(stage, broker)
+        stage.until_isr(A, B, C)
+        stage.sent(b"again")
+        stage.until_equal()
+        assert stage.read() == [b"all three", b"two of them", b"again"]
+        assert stage.view().lossy_elections == 0
 
 
-@pytest.fixture
-def four(tmp_path: Path) -> Iterator[Cluster]:
-    settings = {"replica.lag.time.max.ms": "1000"}
-    with Cluster(tmp_path, brokers=4, settings=settings) as running:
-        yield running
+def refused(stage: Stage, broker: int) -> None:
+    """It leads, and is too much alone to take anything with acks=all."""
+    stage.until_known(broker, broker)
+    assert stage.code(broker, batch_of(b"no"))[0] == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-@pytest.mark.parametrize("deaths", list(permutations(range(3))))
-def test_crash_orders(four: Cluster, deaths: tuple[int, int, int]) -> None:
-    """5.7: whoever died first may lack something, and is not elected; the next to return is."""
-    stage = Stage(four, "min.insync.replicas=2")
-    first, second, third = deaths
-    stage.sent(b"all three")
-    stage.kill(first)
-    stage.until_isr(second, third)
-    stage.sent(b"two of them")
-    stage.kill(second)
-    stage.until_isr(third)
-    until(lambda: stage.send(third, batch_of(b"no"))[0] == ErrorCode.NOT_ENOUGH_REPLICAS, "refused")
-    stage.kill(third)
-    until(lambda: stage.view().leader_id == -1, "nobody leads")
-    stage.start(first)
-    assert stage.view().leader_id == -1
-    stage.start(second)
-    assert stage.until_led() == second
-    stage.start(third)
-    stage.until_isr(0, 1, 2)
-    stage.sent(b"again")
-    content = stage.check_equal()
-    assert all(one in content for one in (b"all three", b"two of them", b"again"))
-    assert "lossy_election" not in four.logs()
-
-
-def test_isr_shrink_expand(four: Cluster) -> None:
+def test_isr_shrink_expand(tmp_path: Path) -> None:
     """5.19: a follower that is cut off holds nobody up for long, and comes back by itself."""
-    stage = Stage(four, "min.insync.replicas=2")
-    stage.sent(b"before")
-    stage.cut(0, 2)
-    stage.sent(b"meanwhile")  # answered when 2 is out
-    assert set(stage.view().isr_nodes) == {0, 1}
-    stage.cut(0, 1)
-    stage.until_isr(0)
-    until(lambda: stage.send(0, batch_of(b"no"))[0] == ErrorCode.NOT_ENOUGH_REPLICAS, "refused")
-    stage.cut(0, 1, 0)
-    stage.cut(0, 2, 0)
-    stage.until_isr(0, 1, 2)
-    stage.sent(b"after")
-    content = stage.check_equal()
-    assert b"meanwhile" in content
+    with staged(tmp_path, "min.insync.replicas=2", lag_ms=1_000) as stage:
+        stage.sent(b"before")
+        epoch = stage.view().partition_epoch
+        stage.cut(A, C)
+        stage.sent(b"meanwhile")  # answered when C is out
+        assert (set(stage.view().isr), stage.view().partition_epoch) == ({A, B}, epoch + 1)
+        stage.cut(A, B)
+        stage.until_isr(A)
+        refused(stage, A)
+        waits = stage.sending(b"when it can be")
+        stage.join(A, B)
+        stage.join(A, C)
+        assert stage.until_said(waits) == [2]
+        stage.until_isr(A, B, C)
+        stage.sent(b"after")
+        assert stage.until_equal() == stage.seen() == "0-3:0"
 
 
-def test_hw_truncation_loss(four: Cluster) -> None:
-    """5.1: a restarted follower that leads at once has everything that was acknowledged."""
-    stage = Stage(four, "min.insync.replicas=1")
-    for number in range(20):
-        stage.sent(b"acknowledged %d." % number)
-    stage.kill(1)
-    stage.start(1)
-    stage.until_isr(0, 1, 2)
-    stage.kill(2)
-    stage.until_isr(0, 1)
-    stage.kill(0)
-    until(lambda: stage.view().leader_id == 1, "1 leads")
-    assert stage.sent(b"next") == 20
-    stage.start(0)
-    stage.start(2)
-    stage.until_isr(0, 1, 2)
-    content = stage.check_equal()
-    assert all(b"acknowledged %d." % number in content for number in range(20))
+def alone_has_the_rest(stage: Stage) -> None:
+    """A, alone in sync, acknowledged 0-99; B has 0-59. A is dead and B is back."""
+    stage.sent(*[b"%d" % number for number in range(60)])
+    stage.until_log(B, "0-59:0")
+    stage.kill(B)
+    stage.until_isr(A)
+    stage.sent(*[b"%d" % number for number in range(60, 100)])
+    with stage.consumer() as reader:
+        assert len(reader.take(80)) == 80
+    stage.kill(A)
+    until(lambda: stage.view().leader == NO_LEADER, "nobody leads")
+    stage.start(B)
 
 
-@pytest.mark.parametrize("allowed", [True, False])
-def test_unclean(four: Cluster, *, allowed: bool) -> None:
-    """5.8: who lacks something leads only where that is wanted, and it is said aloud."""
-    word = str(allowed).lower()
-    stage = Stage(four, "min.insync.replicas=1", f"unclean.leader.election.enable={word}")
-    stage.sent(b"everywhere")
-    stage.kill(2)
-    stage.kill(1)
-    stage.until_isr(0)
-    stage.sent(b"on 0 alone")
-    stage.kill(0)
-    until(lambda: stage.view().leader_id == -1, "nobody leads")
-    stage.start(1)
-    if not allowed:
-        assert stage.view().leader_id == -1
-        stage.start(0)
-        assert stage.until_led() == 0
-        stage.start(2)
-    else:
-        assert stage.until_led() == 1
-        until(lambda: "lossy_election" in four.logs(), "it is said aloud")
-        stage.start(0)
-        stage.start(2)
-    stage.until_isr(0, 1, 2)
-    assert (b"on 0 alone" in stage.check_equal()) != allowed
+def test_unclean_off(tmp_path: Path) -> None:
+    """5.8: the partition waits for the one that has everything; readers wait, too."""
+    with staged(tmp_path, "min.insync.replicas=1", replicas=(A, B)) as stage:
+        alone_has_the_rest(stage)
+        assert stage.view().leader == NO_LEADER
+        assert stage.fetched(B, 59).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        with stage.consumer(80) as reader:
+            stage.start(A)
+            assert [one.offset() for one in reader.take(20)] == list(range(80, 100))
+        stage.until_isr(A, B)
+        assert (stage.until_equal(), stage.view().lossy_elections) == ("0-99:0", 0)
 
 
-def test_idempotent_retry_over_failover(four: Cluster) -> None:
+def test_unclean_on_and_offset_out_of_range_after_rollback(tmp_path: Path) -> None:
+    """5.8 and 5.9: the one that is here leads, which is counted and said aloud; a consumer that
+    read what is lost is told by its epoch, also where there is something else at its offset."""
+    configs = ("min.insync.replicas=1", "unclean.leader.election.enable=true")
+    with staged(tmp_path, *configs, replicas=(A, B), idempotent=False) as stage:
+        alone_has_the_rest(stage)
+        stage.until_led(B)
+        view = stage.view()
+        assert view.lossy_elections == 1
+        assert "lossy_election" in stage.cluster.logs()
+        stage.sent(*[b"new"] * 10)
+        new = view.leader_epoch
+        assert stage.log(B) == stage.seen() == f"0-59:0 60-69:{new}"
+        assert "broker end offset is 60 (offset leader epoch 0)" in told(stage, 80, epoch=0)
+        assert "Offset out of range" in told(stage, 80)
+        assert stage.fetched(B, 80).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        stage.sent(*[b"new"] * 50)
+        assert "broker end offset is 60 (offset leader epoch 0)" in told(stage, 80, epoch=0)
+        assert told(stage, 80, epoch=new) == "a record"
+        with stage.consumer(80, epoch=0, **{"auto.offset.reset": "earliest"}) as reader:
+            assert [one.offset() for one in reader.take(60)] == list(range(60, 120))
+        stage.start(A)
+        stage.until_isr(A, B)
+        assert stage.until_equal() == f"0-59:0 60-119:{new}"
+        assert stage.cuts(A) == [(100, 60)]
+
+
+def told(stage: Stage, start: int, *, epoch: int | None = None) -> str:
+    """What a consumer gets which goes on from there: an error's text, perhaps."""
+    with stage.consumer(start, epoch=epoch) as reader:
+        said = reader.next()
+    return "a record" if isinstance(said, confluent_kafka.Message) else str(said)
+
+
+def test_idempotent_retry_over_failover(tmp_path: Path) -> None:
     """5.21: the leader that appended it is dead; the same batch again is the same batch."""
-    stage = Stage(four, "min.insync.replicas=2")
-    batch = batch_of(b"once", origin=Origin(7, 0, 0))
-    assert stage.send(0, bytearray(batch)) == (0, 0)
-    stage.kill(0)
-    until(lambda: stage.view().leader_id == 1, "another leads")
-    assert stage.send(1, bytearray(batch)) == (0, 0)
-    stage.start(0)
-    stage.until_isr(0, 1, 2)
-    assert stage.check_equal().count(b"once") == 1
+    with staged(tmp_path, "min.insync.replicas=2") as stage:
+        batch = batch_of(b"once", origin=Origin(7, 0, 0))
+        assert stage.code(A, bytearray(batch)) == (0, 0)
+        stage.kill(A)
+        stage.until_led(B)
+        until(lambda: stage.code(B, bytearray(batch)) == (0, 0), "it is there already")
+        stage.start(A)
+        stage.until_isr(A, B, C)
+        assert stage.until_equal() == "0-0:0"
+        assert stage.read() == [b"once"]
