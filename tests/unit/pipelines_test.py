@@ -1,7 +1,7 @@
 """The pipes between brokers, and their fault switches."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from tidelog.kernel.ids import BrokerId
 from tidelog.node.ipc.layout import Links, board_size_bytes
 from tidelog.node.ipc.pipelines import Pipelines
+from tidelog.wire.replication import Payload
 
 ONE, TWO, ABSENT = BrokerId(1), BrokerId(2), BrokerId(3)
 WITHIN_S = 10.0
@@ -18,6 +19,7 @@ class Pair:
     """Two brokers' ends, on one loop; what the second one hears is kept."""
 
     def __init__(self, runtime_dir: str) -> None:
+        self._runtime_dir = runtime_dir
         self.loop = asyncio.new_event_loop()
         self.links = Links(memoryview(bytearray(board_size_bytes(1))))
         self.heard: list[list[bytes]] = []
@@ -27,8 +29,14 @@ class Pair:
         self.two = Pipelines(self.loop, runtime_dir, TWO, self.links, self._on_message)
         self.two.start()
 
-    def _on_message(self, parts: list[bytes]) -> None:
-        self.heard.append(parts)
+    def start_two_anew(self) -> None:
+        self.two.close()
+        self.heard.clear()
+        self.two = Pipelines(self.loop, self._runtime_dir, TWO, self.links, self._on_message)
+        self.two.start()
+
+    def _on_message(self, parts: Sequence[Payload]) -> None:
+        self.heard.append([bytes(part) for part in parts])
         if len(self.heard) >= self._wanted:
             self._done.set()
 
@@ -56,6 +64,32 @@ def test_messages_arrive_in_order_with_all_their_parts(pair: Pair) -> None:
     for number in range(200):
         assert pair.one.send(TWO, [b"%d" % number, bytearray(b"payload")])
     assert pair.hear(200) == [[b"%d" % number, b"payload"] for number in range(200)]
+
+
+def test_small_and_large_messages_arrive_in_the_order_in_which_they_were_sent(pair: Pair) -> None:
+    sent = [[b"small %d" % n] if n % 3 else [b"large %d" % n, bytes(50_000)] for n in range(90)]
+    for first in range(0, 90, 30):
+        for parts in sent[first : first + 30]:
+            assert pair.one.send(TWO, parts)
+        pair.hear(first + 15)  # the rest comes while more is sent
+    assert pair.hear(90) == sent
+
+
+def test_what_is_sent_to_a_broker_s_next_life_arrives_in_order(pair: Pair) -> None:
+    assert pair.one.send(TWO, [b"opens the short way"])
+    assert pair.one.send(TWO, [b"small"])
+    pair.hear(2)
+    pair.start_two_anew()
+    for number in range(20):
+        assert pair.one.send(TWO, [b"%d" % number])
+    assert pair.hear(20) == [[b"%d" % number] for number in range(20)]
+
+
+def test_a_broker_that_does_not_look_is_sent_what_fits_into_its_inbox(pair: Pair) -> None:
+    """A short way that is full leaves the rest to the pipe."""
+    for number in range(700):
+        assert pair.one.send(TWO, [b"%d" % number])
+    assert pair.hear(700) == [[b"%d" % number] for number in range(700)]
 
 
 def test_a_pipe_to_a_broker_that_is_away_refuses_when_it_is_full(pair: Pair) -> None:

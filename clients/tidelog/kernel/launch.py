@@ -59,6 +59,11 @@ def broker_endpoint(runtime_dir: str, broker: BrokerId) -> str:
     return f"ipc://{runtime_dir}/broker-{broker}"
 
 
+def broker_short_endpoint(runtime_dir: str, broker: BrokerId) -> str:
+    """Where a broker hears small messages of the others: a datagram socket's path."""
+    return f"{runtime_dir}/short-{broker}"
+
+
 def ring_name(
     run_id: str, broker: BrokerId, incarnation: Incarnation | None, number: int | None
 ) -> str:

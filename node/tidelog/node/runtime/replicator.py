@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from tidelog.node.runtime.process import EventLog
 from tidelog.node.runtime.recorder import Recorder
 from tidelog.wire.control import IsrChange
 from tidelog.wire.errors import ErrorCode, WireError
+from tidelog.wire.replication import Payload
 
 _DRAIN_WITHIN_MS: Final = 200
 _DRAIN_LOOK_S: Final = 0.002
@@ -113,7 +114,7 @@ class Replicator:
         self.machine.close()
         self._pipes.close()
 
-    def _on_message(self, parts: list[bytes]) -> None:
+    def _on_message(self, parts: Sequence[Payload]) -> None:
         try:
             self.machine.received(_now(), parts)
         except WireError as error:
