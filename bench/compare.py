@@ -10,15 +10,29 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import confluent_kafka
 
-from clusters import SETTINGS, Cluster, Tidelog
-from comparison import QUESTIONS, Found, Runs, Settings, read, side_by_side, table
+from cluster_wide import REPLICAS_MAX, first_record, idle_cost
+from clusters import SETTINGS, Cluster, Tidelog, ended_in_order
+from comparison import (
+    QUESTIONS,
+    Found,
+    Runs,
+    Settings,
+    asked_unless_told,
+    read,
+    side_by_side,
+    table,
+)
+from creation import creation_run
+from failover import one as failover_run
 from kafka_cluster import JVM, KAFKA_HEAP, KAFKA_VERSION, Kafka, fetch_kafka
 from measuring import (
+    CPUS,
     MB,
     Arguments,
     Figures,
@@ -31,7 +45,6 @@ from measuring import (
 )
 from pages import write_pages
 from pipelines import open_pipelines, pump_run
-from raw_client import RawClient
 from workloads import (
     PARTITIONS,
     PRODUCER,
@@ -51,7 +64,12 @@ _IN_FLIGHT: Final = 5
 _PLACES: Final = {"--jars", "--json", "--pages"}
 _PACED_TOPIC: Final = "paced"
 _READ_TOPIC: Final = "read"
+_SMALL_READ_TOPIC: Final = "read-100"
+_SMALL_BYTES: Final = 100
 _IDLE_S: Final = 2.0
+_MANY_PARTITIONS: Final = 1_000
+_TOPICS_CREATED: Final = 10
+_RATE: Final = 200
 
 
 def parser() -> Arguments:
@@ -67,9 +85,21 @@ def parser() -> Arguments:
     asked.add_argument("--brokers", type=int, default=1, help="of each side (1)")
     asked.add_argument("--replication", type=int, help="of each topic (the brokers, at most 3)")
     asked.add_argument("--acks", choices=["1", "all"], default="all", help="of producers (all)")
-    asked.add_argument("--only", action="append", choices=QUESTIONS, help="not every question")
+    asked.add_argument(
+        "--only",
+        action="append",
+        choices=QUESTIONS,
+        metavar="QUESTION",
+        help=f"that one, and may be repeated: {', '.join(QUESTIONS)}\n"
+        "(of one replica: those of one broker; of more: all but large and latency)",
+    )
     asked.add_argument("--size", type=int, default=1024, help="bytes of a value (1024)")
-    asked.add_argument("--seconds", type=float, default=4.0, help="of each run at most (4)")
+    asked.add_argument(
+        "--seconds",
+        type=float,
+        default=4.0,
+        help="of each run at most (4); of acknowledgements twice so long",
+    )
     asked.add_argument(
         "--mb", type=int, default=2000, help="each run writes at most (2000); keep it cacheable"
     )
@@ -94,7 +124,7 @@ class Bench:
 
     def __init__(self, asked: argparse.Namespace) -> None:
         self.asked = asked
-        self.replication = asked.replication or min(3, asked.brokers)
+        self.replication = asked.replication or min(REPLICAS_MAX, asked.brokers)
         self.bytes_max = round(asked.mb * MB)
         self.found: dict[str, Runs] = {}
         self._clusters: tuple[Cluster, ...] = ()
@@ -122,12 +152,24 @@ class Bench:
     def in_turn(self, question: str, one: Callable[[Cluster], Figures], *, runs: int = 0) -> None:
         """One side after the other, each as often as asked."""
         found = self.found[question] = {"tidelog": [], "kafka": []}
+        known = [pid for cluster in self._clusters for pid in cluster.pids]
         for _ in range(runs or self.asked.runs):
             for cluster in self._clusters:
-                wait_quiet(self.asked.quiet_wait)
-                figures = one(cluster)
+                wait_quiet(self.asked.quiet_wait, known=known)
+                figures = self._beside_the_idle(cluster, one)
                 print(question, cluster.name, json.dumps(figures), file=sys.stderr, flush=True)
                 found[cluster.name].append(figures)
+
+    def _beside_the_idle(self, cluster: Cluster, one: Callable[[Cluster], Figures]) -> Figures:
+        """What the other side used meanwhile is told apart from what the machine was used for."""
+        idle = [pid for other in self._clusters if other is not cluster for pid in other.pids]
+        began, spent = time.monotonic(), cpu_s(idle)
+        figures = one(cluster)
+        share = (cpu_s(idle) - spent) / ((time.monotonic() - began) * CPUS)
+        if "other_share" not in figures:
+            return figures
+        others = max(0.0, figures["other_share"] - share)
+        return {**figures, "other_share": round(others, 3), "idle_side_share": round(share, 4)}
 
     # -- the questions --------------------------------------------------------------------------
 
@@ -144,20 +186,16 @@ class Bench:
         cluster = self.launch(name)
         meter = Meter(cluster.pids)
         try:
-            with RawClient(cluster.bootstrap, while_refused=cluster.check_alive) as client:
-                client.create_topic("first", 1, replication=self.replication)
-                (address,) = client.leaders("first").values()
-            with RawClient(address) as leader:
-                leader.produce_once("first", b"hello")
-                first = time.monotonic() - cluster.launched
+            first = first_record(cluster, replication=self.replication)
             start_cpu, other = cpu_s(cluster.pids), meter.stop()["other_share"]
-            idle = _idle(cluster)
+            idle = idle_cost(cluster, _IDLE_S, settle=_IDLE_S)
         finally:
             stop = cluster.stop()
         return {
             "first_ack_s": round(first, 3),
             "start_cpu_s": round(start_cpu, 3),
-            **idle,
+            "idle_pss_mb": idle["idle_pss_mb"],
+            "idle_cpu_percent": idle["idle_cpu_percent"],
             "stop_s": round(stop, 3),
             "other_share": other,
         }
@@ -175,41 +213,46 @@ class Bench:
         seconds = self.asked.warm
         return {
             "produce": lambda cluster: produce_run(cluster, self._load(seconds)),
+            "produce_lz4": lambda cluster: produce_run(cluster, self._lz4(seconds / 3)),
+            "produce_100": lambda cluster: produce_run(cluster, self._small(seconds / 3)),
             "large": lambda cluster: self._pump(cluster, "large", seconds / 3),
             "small": lambda cluster: self._pump(cluster, "small", seconds / 3),
-            "consume": self._warm_consume,
+            "consume": lambda cluster: self._warm_consume(cluster, _READ_TOPIC, self.asked.size),
+            "consume_100": lambda cluster: self._warm_consume(
+                cluster, _SMALL_READ_TOPIC, _SMALL_BYTES
+            ),
             "latency": lambda cluster: self._warm_latency(cluster, "1"),
             "latency_all": lambda cluster: self._warm_latency(cluster, "all"),
+            "create": self._create,
         }
 
-    def _warm_consume(self, cluster: Cluster) -> None:
+    def _warm_consume(self, cluster: Cluster, topic: str, size: int) -> None:
         fill(
             cluster.bootstrap,
-            _READ_TOPIC,
-            size=self.asked.size,
+            topic,
+            size=size,
             records=self.asked.records,
             replication=self.replication,
         )
         for _ in range(2):
-            self._consume(cluster)
+            self._consume(cluster, topic, size)
 
     def _warm_latency(self, cluster: Cluster, acks: str) -> None:
         topic = f"{_PACED_TOPIC}-{acks}"
         make_topic(cluster.bootstrap, topic, 1, replication=self.replication)
         latency_run(cluster, topic, self._pace(acks, self.asked.warm / 3))
 
-    def produce(self) -> None:
-        load = self._load(self.asked.seconds)
-        self.in_turn("produce", lambda cluster: produce_run(cluster, load))
+    def produce(self, question: str, load: Load) -> None:
+        self.in_turn(question, lambda cluster: produce_run(cluster, load))
 
     def prebuilt(self, question: str) -> None:
         self.in_turn(question, lambda cluster: self._pump(cluster, question, self.asked.seconds))
 
-    def consume(self) -> None:
-        self.in_turn("consume", self._consume)
+    def consume(self, question: str, topic: str, size: int) -> None:
+        self.in_turn(question, lambda cluster: self._consume(cluster, topic, size))
 
     def latency(self, question: str, acks: str) -> None:
-        pace = self._pace(acks, self.asked.seconds)
+        pace = self._pace(acks, 2 * self.asked.seconds)
         topic = f"{_PACED_TOPIC}-{acks}"
         self.in_turn(question, lambda cluster: latency_run(cluster, topic, pace))
 
@@ -218,6 +261,31 @@ class Bench:
             return {"loaded_pss_mb": pss_mb(cluster.pids)["all"]}
 
         self.in_turn("memory", one, runs=1)
+
+    def create(self) -> None:
+        self.in_turn("create", self._create)
+
+    def failover(self) -> None:
+        """Last: a node that was started again is a cold one."""
+
+        def one(cluster: Cluster) -> Figures:
+            return failover_run(cluster, f"lost-{time.time_ns()}", how="kill", rate=_RATE)
+
+        self.in_turn("failover", one)
+
+    def _create(self, cluster: Cluster) -> Figures:
+        return creation_run(
+            cluster,
+            partitions=_MANY_PARTITIONS,
+            times=_TOPICS_CREATED,
+            replication=self.replication,
+        )
+
+    def _lz4(self, seconds: float) -> Load:
+        return replace(self._load(seconds), compression="lz4")
+
+    def _small(self, seconds: float) -> Load:
+        return replace(self._load(seconds), size=_SMALL_BYTES)
 
     def _load(self, seconds: float) -> Load:
         return Load(
@@ -228,9 +296,8 @@ class Bench:
             bytes_max=self.bytes_max,
         )
 
-    def _consume(self, cluster: Cluster) -> Figures:
-        asked = self.asked
-        return consume_run(cluster, _READ_TOPIC, size=asked.size, records=asked.records)
+    def _consume(self, cluster: Cluster, topic: str, size: int) -> Figures:
+        return consume_run(cluster, topic, size=size, records=self.asked.records)
 
     def _pace(self, acks: str, seconds: float) -> Pace:
         return Pace(size=self.asked.size, acks=acks, seconds=seconds)
@@ -243,38 +310,44 @@ class Bench:
             cluster, topic, batch_bytes=_BATCH_BYTES[question], acks=acks
         ) as pipelines:
             figures = pump_run(
-                cluster, pipelines, in_flight=_IN_FLIGHT, seconds=seconds, bytes_max=self.bytes_max
+                cluster,
+                pipelines,
+                in_flight=_IN_FLIGHT,
+                seconds=seconds,
+                bytes_max=self.bytes_max,
+                copies=self.replication,
             )
         drop_topic(cluster.bootstrap, topic)
         return figures
 
-
-def _idle(cluster: Cluster) -> Figures:
-    time.sleep(_IDLE_S)
-    began, spent = time.monotonic(), cpu_s(cluster.pids)
-    time.sleep(_IDLE_S)
-    spent = cpu_s(cluster.pids) - spent
-    return {
-        "idle_pss_mb": pss_mb(cluster.pids)["all"],
-        "idle_cpu_percent": round(100 * spent / (time.monotonic() - began), 2),
-    }
+    @property
+    def under_load(self) -> dict[str, Callable[[], None]]:
+        """The questions for which both clusters run, in the order in which they are asked."""
+        seconds = self.asked.seconds
+        return {
+            "produce": lambda: self.produce("produce", self._load(seconds)),
+            "produce_lz4": lambda: self.produce("produce_lz4", self._lz4(seconds)),
+            "produce_100": lambda: self.produce("produce_100", self._small(seconds)),
+            "large": lambda: self.prebuilt("large"),
+            "small": lambda: self.prebuilt("small"),
+            "consume": lambda: self.consume("consume", _READ_TOPIC, self.asked.size),
+            "consume_100": lambda: self.consume("consume_100", _SMALL_READ_TOPIC, _SMALL_BYTES),
+            "latency": lambda: self.latency("latency", "1"),
+            "latency_all": lambda: self.latency("latency_all", "all"),
+            "memory": self.memory,
+            "create": self.create,
+            "failover": self.failover,
+        }
 
 
 def ask(bench: Bench) -> None:
     """Every question asked for."""
-    questions = set(bench.asked.only or QUESTIONS)
+    questions = set(bench.asked.only or asked_unless_told(bench.replication))
+    if "failover" in questions and bench.asked.brokers < REPLICAS_MAX:
+        raise SystemExit("--only failover needs --brokers 3: two replicas must live on")
     if "startup" in questions:
         bench.startup()
-    under_load: dict[str, Callable[[], None]] = {
-        "produce": bench.produce,
-        "large": lambda: bench.prebuilt("large"),
-        "small": lambda: bench.prebuilt("small"),
-        "consume": bench.consume,
-        "latency": lambda: bench.latency("latency", "1"),
-        "latency_all": lambda: bench.latency("latency_all", "all"),
-        "memory": bench.memory,
-    }
-    todo = [measure for question, measure in under_load.items() if question in questions]
+    todo = [measure for question, measure in bench.under_load.items() if question in questions]
     if todo:
         with bench.both():
             bench.warm_up(questions)
@@ -343,7 +416,8 @@ def called(arguments: Sequence[str]) -> str:
 
 
 def run(asked: argparse.Namespace) -> None:
-    found = read(asked.stored) if asked.stored else measure_all(asked)
+    with ended_in_order():
+        found = read(asked.stored) if asked.stored else measure_all(asked)
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if asked.pages:

@@ -215,13 +215,13 @@ def warm_memory(size_bytes: int) -> float:
 # -- runs ---------------------------------------------------------------------------------------
 
 
-def wait_quiet(seconds_max: float, *, share: float = 0.08) -> None:
-    """Until nobody uses more than that share of the processors, or the time is up."""
+def wait_quiet(seconds_max: float, *, share: float = 0.08, known: Sequence[int] = ()) -> None:
+    """Until no others than these use more than that share of the processors, or the time is up."""
     end = time.monotonic() + seconds_max
     while time.monotonic() < end:
-        busy, began = busy_s(), time.monotonic()
+        busy, began = busy_s() - cpu_s(known), time.monotonic()
         time.sleep(1.0)
-        if (busy_s() - busy) / ((time.monotonic() - began) * CPUS) < share:
+        if (busy_s() - cpu_s(known) - busy) / ((time.monotonic() - began) * CPUS) < share:
             return
 
 

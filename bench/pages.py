@@ -8,21 +8,29 @@ from typing import Final
 
 from comparison import HEAD, ROWS, Found, Row, lines, measured, notes, short
 
-NAME: Final = "comparison"
+_PAGE: Final = "comparison"
 
 _SHOWN: Final = (
     ("startup", "first_ack_s"),
     ("startup", "idle_pss_mb"),
     ("produce", "mb_per_s"),
     ("produce", "brokers_cpu_s_per_gb"),
+    ("produce_lz4", "mb_per_s"),
+    ("produce_lz4", "brokers_cpu_s_per_gb"),
+    ("produce_100", "records_per_s"),
+    ("produce_100", "brokers_cpu_s_per_gb"),
     ("large", "mb_per_s"),
     ("large", "brokers_cpu_s_per_gb"),
     ("small", "mb_per_s"),
     ("small", "brokers_cpu_s_per_gb"),
     ("consume", "mb_per_s"),
     ("consume", "brokers_cpu_s_per_gb"),
+    ("consume_100", "records_per_s"),
+    ("consume_100", "brokers_cpu_s_per_gb"),
     ("latency", "p50_ms"),
     ("latency_all", "p50_ms"),
+    ("create", "create_many_s"),
+    ("failover", "ack_gap_s"),
 )
 _COLOURS: Final = {"tidelog": "#0b7285", "kafka": "#adb5bd"}
 _TOP, _ROW, _BAR, _LEFT, _WIDTH, _FULL = 44, 44, 15, 440, 940, 390
@@ -73,6 +81,7 @@ def _bars(top: int, label: str, values: dict[str, float]) -> Iterator[str]:
 
 def page(found: Found) -> str:
     """Markdown: the picture, the table, and what must be known to read them."""
+    name = name_of(found)
     return "\n".join(
         [
             "# tidelog beside Apache Kafka",
@@ -80,7 +89,7 @@ def page(found: Found) -> str:
             f"Written by `{found['command']}`;",
             "[bench](../bench/README.md) says how to read it.",
             "",
-            f"![bars of both, figure by figure]({NAME}.svg)",
+            f"![bars of both, figure by figure]({name}.svg)",
             "",
             _row(("what", *HEAD[1:])),
             _row(("---",) * len(HEAD)),
@@ -88,7 +97,7 @@ def page(found: Found) -> str:
             "",
             *(f"- {note}" for note in notes(found)),
             "",
-            f"Every run's figures are in [{NAME}.json]({NAME}.json).",
+            f"Every run's figures are in [{name}.json]({name}.json).",
             "",
         ]
     )
@@ -98,6 +107,12 @@ def _row(cells: tuple[str, ...]) -> str:
     return f"| {' | '.join(cell.strip() for cell in cells)} |"
 
 
+def name_of(found: Found) -> str:
+    """Of its files: one broker's page is not written over by three brokers'."""
+    brokers = found["settings"]["tidelog"]["brokers"]
+    return _PAGE if brokers == 1 else f"{_PAGE}-{brokers}"
+
+
 def write_pages(found: Found, folder: Path) -> None:
     texts = {
         ".json": json.dumps(found, indent=1) + "\n",
@@ -105,4 +120,4 @@ def write_pages(found: Found, folder: Path) -> None:
         ".md": page(found),
     }
     for suffix, text in texts.items():
-        (folder / f"{NAME}{suffix}").write_text(text, encoding="utf-8")
+        (folder / f"{name_of(found)}{suffix}").write_text(text, encoding="utf-8")

@@ -118,10 +118,11 @@ def pump_run(
     in_flight: int,
     seconds: float,
     bytes_max: int = WRITTEN_BYTES_MAX,
+    copies: int = 1,
 ) -> Figures:
-    """Warmed up for a moment, then measured."""
+    """Warmed up for a moment, then measured; so many replicas write each byte."""
     pump(pipelines, in_flight=in_flight, seconds=min(1.0, seconds / 4))
-    plain = warm_memory(bytes_max)
+    plain = warm_memory(bytes_max * copies)
     value_bytes = pipelines[0].value_bytes
     meter = Meter(cluster.pids)
     answered = pump(

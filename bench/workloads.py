@@ -125,7 +125,7 @@ def produce_run(cluster: Cluster, load: Load) -> Figures:
         | {"bootstrap.servers": cluster.bootstrap, "compression.type": load.compression}
     )
     send(producer, topic, content, min(2.0, load.seconds / 4))
-    plain = warm_memory(load.bytes_max)
+    plain = warm_memory(load.bytes_max * load.replication)
     meter = Meter(cluster.pids)
     sent = send(
         producer, topic, content, load.seconds, records_max=max(1, load.bytes_max // load.size)

@@ -1,6 +1,10 @@
 """The programs of bench/compare, as short as they can be: they must run; nothing here is timed."""
 
+import contextlib
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,7 @@ from comparison import read, side_by_side
 from harness.kafka_jars import kafka_classpath
 from harness.need import need
 from harness.tidy_checks import ROOT
-from measuring import Figures
+from measuring import Figures, tree
 from pipelines import open_pipelines, pump_run
 from workloads import Load, Pace, consume_run, fill, latency_run, make_topic, produce_run
 
@@ -46,15 +50,19 @@ def test_every_client_program_runs_against_a_cluster(brokers: int, replication: 
         assert of_itself["tidelog_by_kafka"]["brokers_cpu_s"] in {1.0, None}
 
 
-def test_compare_measures_apache_kafka_and_writes_what_it_found(tmp_path: Path) -> None:
+def jars() -> str:
+    """Where Apache Kafka's are."""
     need("java")
     classpath = kafka_classpath()
     if classpath is None:
         need("mvn")
-    jars = str(classpath).split(":", maxsplit=1)[0]
+    return str(classpath).split(":", maxsplit=1)[0]
+
+
+def test_compare_measures_apache_kafka_and_writes_what_it_found(tmp_path: Path) -> None:
     short = ["--runs", "1", "--quiet-wait", "0", "--warm", "0.3", "--seconds", "0.2", "--mb", "20"]
     asked = ["--brokers", "1", "--only", "produce", "--only", "large", "--only", "latency"]
-    places = ["--records", "1000", "--jars", jars, "--pages", str(tmp_path)]
+    places = ["--records", "1000", "--jars", jars(), "--pages", str(tmp_path)]
     done = subprocess.run(
         [ROOT / "bench/compare", *asked, *short, *places],
         capture_output=True,
@@ -70,3 +78,28 @@ def test_compare_measures_apache_kafka_and_writes_what_it_found(tmp_path: Path) 
         assert all(value is not None for value in answer["kafka"].values())
     assert "acknowledgement, acks=1, median" in done.stdout
     assert "<svg" in (tmp_path / "comparison.svg").read_text(encoding="utf-8")
+
+
+def test_a_comparison_that_is_terminated_ends_both_clusters_and_their_files(tmp_path: Path) -> None:
+    asked = ["--brokers", "1", "--only", "latency", "--warm", "90", "--jars", jars()]
+    with subprocess.Popen(
+        [ROOT / "bench/compare", *asked],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as bench:
+        while not {"java", "tide-broker0"} <= names_of(started := tree([bench.pid])):
+            assert bench.poll() is None
+            time.sleep(0.05)
+        bench.send_signal(signal.SIGTERM)
+    assert bench.returncode == 128 + signal.SIGTERM
+    assert [pid for pid in started if Path(f"/proc/{pid}").exists()] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def names_of(pids: set[int]) -> set[str]:
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            found.add(Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip())
+    return found

@@ -7,7 +7,20 @@ import msgspec
 import pytest
 
 from compare import called
-from comparison import ROWS, Answer, Found, goals, lines, notes, ratio, read, side_by_side, table
+from comparison import (
+    QUESTIONS,
+    ROWS,
+    Answer,
+    Found,
+    asked_unless_told,
+    goals,
+    lines,
+    notes,
+    ratio,
+    read,
+    side_by_side,
+    table,
+)
 from harness.tidy_checks import ROOT
 from measuring import Figures
 from pages import page, picture, whole_label, write_pages
@@ -19,7 +32,7 @@ def answer(ours: Figures, theirs: Figures) -> Answer:
     return side_by_side({"tidelog": [{**RUN, **ours}], "kafka": [{**RUN, **theirs}]}, 0.1)
 
 
-def found(*, replication: int = 1) -> Found:
+def found(*, replication: int = 1, brokers: int = 1) -> Found:
     produced = answer(
         {"mb_per_s": 1300.0, "brokers_cpu_s_per_gb": 0.5},
         {"mb_per_s": 650.0, "brokers_cpu_s_per_gb": 1.0, "limited_by": "client"},
@@ -32,7 +45,7 @@ def found(*, replication: int = 1) -> Found:
             "replication": replication,
             "noise": 0.1,
             "kafka": {"version": "4.3.1", "heap each": "512m"},
-            "tidelog": {"version": "0.1.0"},
+            "tidelog": {"version": "0.1.0", "brokers": brokers},
             "both": {"partitions": 6},
             "client": {"acks": "all"},
             "producer": {},
@@ -73,6 +86,31 @@ def test_the_table_holds_both_figures_the_ratio_and_whether_it_was_reached() -> 
         ),
         ("  brokers' processor time", "0.5", "1", "CPU s/GB", "0.50", "≤ 0.25 missed", ""),
     ]
+
+
+@pytest.mark.parametrize(("ours", "said"), [(1.4, ""), (1.6, " missed")])
+def test_a_goal_with_a_unit_is_of_our_own_figure_whatever_kafka_needs(
+    ours: float, said: str
+) -> None:
+    figures = found(replication=3)
+    both = ({"brokers_cpu_s_per_gb": ours}, {"brokers_cpu_s_per_gb": 1.0})
+    figures["questions"] = {"produce": answer(*both)}
+    assert next(lines(figures))[5] == f"≤ 1.5 CPU s/GB{said}"
+
+
+def test_a_run_says_apart_what_the_idle_side_used() -> None:
+    assert "Others, the idle other side among them, used" in "\n".join(notes(found()))
+    with_share = found()
+    with_share["questions"] = {"large": answer({"x": 1.0, "idle_side_share": 0.081}, {"x": 1.0})}
+    assert "Others, the idle other side (up to 8.1%) not among them" in "\n".join(notes(with_share))
+
+
+def test_three_brokers_are_asked_what_concerns_replicas() -> None:
+    assert asked_unless_told(3) >= {"create", "failover", "produce_lz4", "consume_100"}
+    assert asked_unless_told(1) >= {"large", "latency", "memory"}
+    for replication in (1, 3):
+        asked = asked_unless_told(replication)
+        assert {question for question, _ in goals(replication)} <= asked <= set(QUESTIONS)
 
 
 def test_what_was_not_asked_has_no_row() -> None:
@@ -116,10 +154,19 @@ def test_a_stored_document_gives_the_same_table_and_pages(tmp_path: Path) -> Non
     assert (tmp_path / "comparison.svg").read_text(encoding="utf-8") == picture(again)
 
 
-def test_the_pages_in_docs_are_made_of_the_figures_beside_them() -> None:
-    stored = read(ROOT / "docs/comparison.json")
-    assert (ROOT / "docs/comparison.md").read_text(encoding="utf-8") == page(stored)
-    assert (ROOT / "docs/comparison.svg").read_text(encoding="utf-8") == picture(stored)
+def test_the_page_of_three_brokers_leaves_that_of_one_alone(tmp_path: Path) -> None:
+    write_pages(found(), tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    write_pages(found(brokers=3, replication=3), tmp_path)
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert "(comparison-3.svg)" in (tmp_path / "comparison-3.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("comparison*.json")), ids=str)
+def test_the_pages_in_docs_are_made_of_the_figures_beside_them(path: Path) -> None:
+    stored = read(path)
+    assert path.with_suffix(".md").read_text(encoding="utf-8") == page(stored)
+    assert path.with_suffix(".svg").read_text(encoding="utf-8") == picture(stored)
 
 
 def test_the_command_is_kept_without_the_places_of_files() -> None:
