@@ -155,9 +155,16 @@ class Tidelog:
 
     def pid_of(self, broker: int) -> int:
         """Of the life it has now."""
+        return self._pid("broker", broker)
+
+    def coordinator_pid(self) -> int:
+        """Of the life it has now."""
+        return self._pid("coordinator", 0)
+
+    def _pid(self, role: str, process_id: int) -> int:
         rows = json.loads(self.ask("status", "--json"))["processes"]
-        pids = {row["id"]: row["pid"] for row in rows if row["role"] == "broker"}
-        return int(pids[broker])
+        pids = {(row["role"], row["id"]): row["pid"] for row in rows}
+        return int(pids[role, process_id])
 
     def start_again(self, broker: int) -> None:
         """One that was killed."""

@@ -38,6 +38,7 @@ PROGRAMS = {
         {"mb_per_s"},
     ),
     "consume": (["--records", "2000"], {"mb_per_s", "brokers_cpu_s_per_gb"}),
+    "coordinator": ([], {"changed_s", "ack_gap_s"}),
     "crc_codec": (["--seconds", "0.01"], {"crc_16384_us", "decompress_zstd_mb_per_s"}),
     "creation": (
         ["--partitions", "6", "--times", "2"],

@@ -20,8 +20,9 @@ from tidelog.node.ipc.layout import Role
 STOP_ORDER = (Role.BROKER, Role.TRANSACTION_COORDINATOR, Role.COORDINATOR)
 RESTART_DELAY_FIRST = ms(100)
 RESTART_DELAY_MAX = s(5)
-LIVED_LONG_ENOUGH = s(10)
-"""Then the next restart is immediate again."""
+LIVED_LONG_ENOUGH = s(1)
+"""Ready for so long: then the next restart is immediate again. Whoever is killed now and then is
+back at once; what dies of itself as soon as it works is started less and less often."""
 CRASHES_KEPT_MAX = 32
 _RESTART_DOUBLINGS_MAX = 10
 
