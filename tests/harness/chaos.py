@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Self
 
 import confluent_kafka
 
@@ -39,9 +40,21 @@ class Load:
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name=self.name)
         self._thread.start()
+
+    def wait_for_more(self, count: int) -> None:
+        """Until so many more are acknowledged than now."""
+        before = len(self.acked)
+        until(lambda: len(self.acked) >= before + count, f"{count} more records of {self.name}", 60)
 
     def finish(self) -> None:
         assert self._thread is not None
