@@ -10,6 +10,7 @@ import pytest
 
 from harness.cluster import Cluster, until
 from harness.golden import Golden, told
+from harness.stage import staged
 
 pytestmark = pytest.mark.slow
 
@@ -144,3 +145,39 @@ def test_its_words(tmp_path: Path, golden: Golden) -> None:
         )
         cluster.stop()
         golden("cli_timeline", running + told(cluster, ["timeline", "orders:0"]))
+
+
+def test_a_truncation_is_told_with_offsets_and_epochs_among_what_led_to_it(tmp_path: Path) -> None:
+    """A leader that hung comes back with records that nobody else has."""
+    with staged(tmp_path, "min.insync.replicas=2") as stage:
+        stage.sent(b"0")
+        stage.sent(b"1")
+        for other in (1, 2):
+            stage.cut(0, other)
+        stage.sent_to_leader(b"on 0 alone", b"and this")
+        stage.pause(0)
+        stage.until_led(1)
+        stage.sent(b"2")
+        for other in (1, 2):
+            stage.join(0, other)
+        stage.resume(0)
+        stage.until_isr(0, 1, 2)
+        events = timeline(stage.cluster)
+        cut = {"from": 4, "to": 2, "last_epoch": 0, "leader_epoch": 1}
+        story = [
+            first(events, "leads", process="broker-0", leader_epoch=0, end=0),
+            first(events, "high_watermark", process="broker-0", leader_epoch=0, to=1),
+            first(events, "hung", broker=0),
+            first(events, "broker_fenced", broker=0),
+            first(events, "isr_changed", before=[0, 1, 2], isr=[1, 2]),
+            first(events, "elected", before=0, leader=1, leader_epoch=1),
+            first(events, "leads", process="broker-1", leader_epoch=1, end=2),
+            first(events, "high_watermark", process="broker-1", leader_epoch=1),
+            first(events, "lost", process="broker-0"),
+            first(events, "truncated", process="broker-0", **cut),
+            first(events, "isr_changed", isr=[0, 1, 2]),
+        ]
+        assert story == sorted(story), events
+        shown = stage.cluster.done("timeline", "t:0").out
+        (line,) = [line for line in shown.splitlines() if "truncated" in line]
+        assert line.endswith("from=4 to=2 last_epoch=0 leader_epoch=1")

@@ -64,7 +64,8 @@ def test_unclean_on() -> None:
     said = [one for f, t, one in scene.said if (f, t) == (B, A) and isinstance(one, EpochEnd)]
     assert [(one.epoch, one.end) for one in said] == [(0, 60)]
     assert scene.end(A) == 60
-    assert (A, "truncated", KEY, {"from": 100, "to": 60}) in cluster.notes
+    cut = {"from": 100, "to": 60, "last_epoch": 0, "leader_epoch": epoch}
+    assert (A, "truncated", KEY, cut) in cluster.notes
 
 
 def test_offset_out_of_range_after_rollback() -> None:

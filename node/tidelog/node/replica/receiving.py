@@ -376,7 +376,8 @@ class Receiving:
             raise WireError(reason)
         replica.above.clear()
         if log.end != before:
-            self._note(Kind.TRUNCATED, replica, (before, log.end))
+            epochs = (last_epoch, _follower(replica).epoch)
+            self._note(Kind.TRUNCATED, replica, (before, log.end, *epochs))
         self._attach(now, stream, replica)
 
     def _attached(
