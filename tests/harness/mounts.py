@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.need import need_that
 
-_CLONE_NEWNS = 0x0002_0000
+_CLONE_FS, _CLONE_NEWNS = 0x200, 0x0002_0000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _LIBC = ctypes.CDLL(None, use_errno=True)
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- where Linux has it
@@ -52,6 +52,7 @@ def own_mounts() -> Iterator[None]:
             _mount("none", Path("/"), None, _MS_REC | _MS_PRIVATE)
             yield
         finally:
+            _call("unshare", _CLONE_FS)  # threads that were started inside share it, which forbids
             _call("setns", back, _CLONE_NEWNS)
             os.chdir(here)
     finally:
