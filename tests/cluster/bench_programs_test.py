@@ -46,6 +46,7 @@ PROGRAMS = {
     ),
     "failover": ([], {"ack_gap_s", "in_sync_s"}),
     "fetch": (["--records", "2000"], {"large", "small"}),
+    "hot_path": (["--seconds", "0.2", "--mb", "20"], {"leader_ms", "followers_ms", "kinds"}),
     "latency": (["--seconds", "0.5"], {"p50_ms", "p99_ms"}),
     "many_brokers": (
         ["--brokers", "3", "--idle", "0.3", "--seconds", "0.2", "--mb", "20", "--partitions", "6"],

@@ -15,6 +15,7 @@ PROGRAMS = (
     "creation",
     "failover",
     "fetch",
+    "hot_path",
     "latency",
     "many_brokers",
     "many_connections",
