@@ -240,17 +240,27 @@ def encode(head: Head, entries: Iterable[Entry]) -> list[Payload]:
 
 def decode(parts: Sequence[Payload]) -> Received:
     """WireError where the parts are no such message."""
-    if not parts or len(parts[0]) < _HEAD.size:
+    return Received(read_head(head_bytes(parts)), read_entries(parts))
+
+
+def head_bytes(parts: Sequence[Payload]) -> bytes:
+    """What a message begins with; the same of all that one broker says on one stream."""
+    return bytes(parts[0][: _HEAD.size]) if parts else b""
+
+
+def read_head(content: bytes) -> Head:
+    """WireError where it is none."""
+    if len(content) < _HEAD.size:
         raise WireError("shorter than a head")
-    frame = parts[0]
-    magic, sender, incarnation, to, stream = _HEAD.unpack_from(frame)
+    magic, sender, incarnation, to, stream = _HEAD.unpack(content)
     if magic != MAGIC:
         raise WireError("no replication message")
-    head = Head(BrokerId(sender), Incarnation(incarnation), Incarnation(to), stream)
-    return Received(head, _entries(frame, parts))
+    return Head(BrokerId(sender), Incarnation(incarnation), Incarnation(to), stream)
 
 
-def _entries(frame: Payload, parts: Sequence[Payload]) -> list[Entry]:
+def read_entries(parts: Sequence[Payload]) -> list[Entry]:
+    """Of a message whose head is good; WireError where it is damaged behind that."""
+    frame = parts[0]
     entries: list[Entry] = []
     position, end, payloads = _HEAD.size, len(frame), 1
     try:

@@ -297,6 +297,9 @@ class Receiving:
         if stream is None or stream.address != address or not stream.is_begun:
             return
         for message, payload in entries:
+            if type(message) is Batch:  # as nearly all of them are
+                self._batch(now, stream, message)
+                continue
             self._take(now, stream, message, payload)
             if stream.address != address or not stream.is_begun:
                 return
@@ -309,8 +312,6 @@ class Receiving:
         self, now: Instant, stream: Incoming, message: Message, payload: Payload | None
     ) -> None:
         match message:
-            case Batch():
-                self._batch(now, stream, message)
             case Opened():
                 self._opened(now, stream, message)
             case LeaveRing():

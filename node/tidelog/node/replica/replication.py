@@ -33,7 +33,9 @@ from tidelog.wire.replication import (
     Message,
     Open,
     Payload,
-    decode,
+    head_bytes,
+    read_entries,
+    read_head,
 )
 
 TICK_MS: Final = 100
@@ -41,6 +43,9 @@ LATE_MS: Final = 1_000
 """A tick so much too late says that this process stood still: then nobody else is called slow."""
 
 
+_HEADS_KEPT_MAX: Final = 200
+_NOT_OURS: Final = Address(BrokerId(-1), Incarnation(-1), 0)
+"""Of what is meant for an earlier life."""
 _WORTH_TELLING: Final = 10
 """So many ticks a high watermark stood still, or its leader's epoch begins: the next move of it is
 one that people look for."""
@@ -92,6 +97,8 @@ class Replication:
             around.note,
             around.on_storage_failure,
         )
+        self._addresses: dict[bytes, Address] = {}
+        """By the heads that were heard lately."""
         self._image = MetadataImage()
         self._epoch: Offset | None = None
         self._proposals: list[IsrChange] = []
@@ -235,14 +242,25 @@ class Replication:
 
     def received(self, now: Instant, parts: Sequence[Payload]) -> None:
         """One message of another broker; what is meant for an earlier life is dropped."""
-        head, entries = decode(parts)
-        if self._epoch is None or head.to not in {0, self._incarnation} or not entries:
+        head = head_bytes(parts)
+        address = self._addresses.get(head) or self._address(head)
+        entries = read_entries(parts)
+        if self._epoch is None or address is _NOT_OURS or not entries:
             return
-        address = Address(head.sender, head.incarnation, head.stream)
         if isinstance(entries[0][0], FROM_FOLLOWER):
             self._from_follower(now, address, entries)
         else:
             self._receiving.received(now, address, entries)
+
+    def _address(self, head: bytes) -> Address:
+        """Whose stream the head names; it is read once for all messages that begin with it."""
+        said = read_head(head)
+        ours = said.to in {0, self._incarnation}
+        address = Address(said.sender, said.incarnation, said.stream) if ours else _NOT_OURS
+        if len(self._addresses) >= _HEADS_KEPT_MAX:
+            self._addresses.clear()
+        self._addresses[head] = address
+        return address
 
     def _from_follower(self, now: Instant, address: Address, entries: Iterable[Entry]) -> None:
         sending = self._sending
@@ -257,13 +275,14 @@ class Replication:
                 return
             sending.heard[address.peer] = now
             self._silent.discard(address.peer)
-            self._of_follower(now, stream, message)
+            if type(message) is Ack:  # as nearly all of them are
+                sending.acked(now, stream, message)
+            else:
+                self._of_follower(now, stream, message)
 
     def _of_follower(self, now: Instant, stream: Outgoing, message: Message) -> None:
         sending = self._sending
         match message:
-            case Ack():
-                sending.acked(now, stream, message)
             case Attach():
                 sending.attach(now, stream, message)
             case Detach(channel):

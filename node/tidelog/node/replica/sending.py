@@ -391,16 +391,22 @@ class Sending:
         feeds = self._feeds.get(replica)
         if feeds is None:
             return
-        assert replica.leader is not None
-        end, size = replica.leader.end, len(batch)
-        position = self._put(now, feeds, batch)
+        leader = replica.leader
+        assert leader is not None
+        end, size = leader.end, len(batch)
+        told, start = leader.high_watermark, Offset(replica.log.start)
+        ring = self._ring
+        position = None if ring is None else self._put(now, ring, feeds, batch)
         payload: bytes | None = None
         for feed in feeds:
             stream = feed.outgoing
             if not feed.live:
                 continue
-            if position is not None and stream.joined == self._rings_made:
-                self._send_place(feed, position, size)
+            if ring is not None and position is not None and stream.joined == ring.number:
+                place = Batch(feed.channel, feed.sent, ring.number, position, size, told, start)
+                self._outbox.say(stream.address, place)
+                ring.lend(stream.address.peer, position, size)
+                feed.told = told
                 self._sent(now, feed, end)
             elif stream.unacked < CREDIT_BYTES:
                 if payload is None:
@@ -410,28 +416,21 @@ class Sending:
                 feed.live = False
                 stream.behind[feed] = None
 
-    def _put(self, now: Instant, feeds: Iterable[Feed], batch: Payload) -> int | None:
+    def _put(
+        self, now: Instant, ring: RingWriter, feeds: Iterable[Feed], batch: Payload
+    ) -> int | None:
         """Into the ring, where there is somebody to read it and room for it."""
-        ring = self._ring
-        if ring is None or not ring.fits(len(batch)):
+        if not ring.fits(len(batch)):
             return None
-        if not any(feed.live and feed.outgoing.joined == ring.number for feed in feeds):
+        for feed in feeds:
+            if feed.live and feed.outgoing.joined == ring.number:
+                break
+        else:
             return None
         position = ring.put(batch)
         if position is None:
             self._make_room(now, ring)
         return position
-
-    def _send_place(self, feed: Feed, position: int, size: int) -> None:
-        ring, stream, replica = self._ring, feed.outgoing, feed.replica
-        assert ring is not None
-        start = Offset(replica.log.start)
-        told = feed.told = replica.high_watermark
-        self._outbox.say(
-            stream.address,
-            Batch(feed.channel, feed.sent, ring.number, position, size, told, start),
-        )
-        ring.lend(stream.peer, position, size)
 
     def _send_bytes(self, now: Instant, feed: Feed, payload: Payload, end: Offset) -> None:
         stream, replica = feed.outgoing, feed.replica
