@@ -25,6 +25,7 @@ from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.log.contracts import FileSlice
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.ownership import Owner
+from tidelog.node.log.scan import first_bad
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.net.session import Session
@@ -74,6 +75,9 @@ class FakeClient:
         """Every answer since the last call, without its size."""
         for piece in self.session.ready():
             content = _bytes_of(piece)
+            if content is None:
+                self.closed = "what it asked for is damaged"
+                return []
             self._sent += content
             self.session.delivered(len(content))
         frames: list[bytes] = []
@@ -84,9 +88,13 @@ class FakeClient:
         return frames
 
 
-def _bytes_of(piece: object) -> bytes:
+def _bytes_of(piece: object) -> bytes | None:
+    """None where bytes that nobody can vouch for turn out bad."""
     if isinstance(piece, FileSlice):
-        return bytes(piece.file.read(piece.position, piece.size))
+        file, position, size = piece.file, piece.position, piece.size
+        if not piece.is_trusted and not piece.found(first_bad(file, position, size)):
+            return None
+        return bytes(file.read(position, size))
     assert isinstance(piece, bytes | bytearray | memoryview)
     return bytes(piece)
 

@@ -38,7 +38,9 @@ class Asked(FakeClient):
 
     def answered(self) -> None:
         frames = self.frames()
-        if frames and not self.is_over:
+        if self.closed is not None:
+            self._gone()
+        elif frames and not self.is_over:
             if self._life.answer_leaves(self):
                 _, self.answer = decode_response(*self._as, memoryview(frames[0]))
             self._over()
@@ -183,6 +185,14 @@ class Clients:
         (found,) = answer.responses[0].partitions
         assert isinstance(found, k01.PartitionData)
         self._check_read((topic, Partition(partition)), found)
+        return found
+
+    def try_fetch(self, broker: BrokerId, offset: int) -> k01.PartitionData | None:
+        """As `fetch`; None where the connection ends instead."""
+        answer = self.ask(broker, k01.API, FETCH, fetch_request("t", 0, offset, -1, -1))
+        found: k01.PartitionData | None = None
+        if answer is not None:
+            (found,) = answer.responses[0].partitions
         return found
 
     def start_fetch(self, broker: BrokerId, offset: int, *, partition: int = 0) -> None:

@@ -49,6 +49,34 @@ def test_corrupt_leader_batch_is_found_by_who_catches_up() -> None:
     assert scene.clients.fetch(A, 5).error_code == 0
 
 
+@pytest.mark.parametrize("reader", [A, B])
+def test_corrupt_leader_batch_is_found_by_who_reads_it(reader: BrokerId) -> None:
+    """A fetch of 42 gives no bad bytes; the leader resigns, or the follower that consumers read
+    from leaves the ISR, and gets the batch from another. (A was stopped and started since.)"""
+    scene = Scene(*ALL)
+    cluster, clients = scene.cluster, scene.clients
+    for _ in range(60):
+        scene.wrote(A)
+    scene.settle()
+    cluster.stop(reader)
+    (segment,) = cluster.replica(C).log.segments
+    turn_a_byte(cluster.disks[reader], back=segment.size - segment.locate(43) + 1)
+    scene.start(reader)
+    scene.until_isr(*ALL)
+    cluster.elect(A, B, C)
+    scene.settle()
+    epoch = cluster.view().leader_epoch
+    asked = clients.try_fetch(reader, 42)
+    assert asked is None
+    cluster.until(lambda: reader in _began_anew(scene))
+    assert scene.leader() == (B if reader == A else A)
+    assert cluster.view().leader_epoch == epoch + (reader == A)
+    _is_well(scene)
+    assert _began_anew(scene) == [reader]
+    cluster.elect(reader, *ALL)
+    assert clients.fetch(reader, 42).error_code == 0
+
+
 def test_a_lone_leader_goes_on_with_what_can_be_read_until_another_has_it_all() -> None:
     scene = Scene(*ALL, min_isr=1, lag_ms=1_000)
     cluster = scene.cluster

@@ -1,12 +1,14 @@
 """Fetch (key 1), versions 4-17. v7 sessions, v9 leader epochs, v11 racks, v12 divergence, v13 topic
 ids, v16 leader hints.
 
-Answers carry ranges of log files: the bytes never pass through this process. Followers serve
+Answers carry ranges of log files: the bytes pass through this process only where they come from the
+disk, to be checked. Followers serve
 consumers too (KIP-392), below their own high watermark. Not done: fetches of followers (replication
 does not use this API), aborted transactions (there are none yet).
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from tidelog.kernel.failures import CorruptError
@@ -157,15 +159,24 @@ def _read(plan: _Plan, want: Want, left: int, *, first: bool) -> PartitionData:
         raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
     if want.fetch_offset > end:
         _above(replica, want)
-    records: Records | None = None
+    records: Records = _NOTHING
     size_max = min(want.size_max, left)
     if want.fetch_offset < end and (size_max > 0 or first):
-        try:
-            records = log.read(want.fetch_offset, max(0, size_max), end, min_one=first)
-        except (OSError, CorruptError) as failure:
-            plan.call.broker.on_storage_failure(replica.key, failure)
-            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-    return _row(want, replica, _NOTHING if records is None else records, None)
+        records = _records(plan, want, replica, size_max, first=first)
+    return _row(want, replica, records, None)
+
+
+def _records(plan: _Plan, want: Want, replica: Replica, size_max: int, *, first: bool) -> Records:
+    on_failure, end = plan.call.broker.on_storage_failure, replica.high_watermark
+    try:
+        found = replica.log.read(want.fetch_offset, max(0, size_max), end, min_one=first)
+    except (OSError, CorruptError) as failure:
+        on_failure(replica.key, failure)
+        raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+    if found is None:
+        return _NOTHING
+    found.on_bad = partial(on_failure, replica.key)
+    return found
 
 
 def _above(replica: Replica, want: Want) -> None:

@@ -1,9 +1,13 @@
 """What goes in and out of a log, and what it asks of the directory that holds it."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import File
 from tidelog.kernel.ids import Partition, TopicPartition, Uuid
+
+OnBad = Callable[[CorruptError], None]
 
 
 class LogName(NamedTuple):
@@ -34,22 +38,74 @@ class Appended(NamedTuple):
     """It was in the log already; these are its offsets of then."""
 
 
+class Trust(Protocol):
+    """What is known of the bytes of a file. What this process wrote or checked is as it was while
+    it stays in memory; what comes from the disk may have rotted there."""
+
+    def trusts(self, start: int, stop: int) -> bool: ...
+
+    def checked(self, start: int, stop: int) -> None:
+        """These are good."""
+
+    def doubted(self) -> None:
+        """Something had to come from the disk, and more may come unseen: check it all once more."""
+
+    def found_bad(self, position: int) -> None:
+        """The batch there is bad."""
+
+
 class FileSlice:
-    """Batches as they lie in a file; the shell sends them without reading them."""
+    """Batches as they lie in a file; the shell sends them, read once only where they need it."""
 
-    __slots__ = ("file", "position", "size")
+    __slots__ = ("_is_checked", "_trust", "file", "on_bad", "position", "size")
 
-    def __init__(self, file: File, position: int, size: int) -> None:
+    def __init__(self, file: File, position: int, size: int, trust: "Trust | None" = None) -> None:
         assert size > 0
         self.file = file
         self.position = position
         self.size = size
+        self.on_bad: OnBad = _nobody_asks
+        """Told when a batch of it turns out bad."""
+        self._trust = trust
+        self._is_checked = trust is None
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it may be sent as it is."""
+        trust = self._trust
+        return (
+            self._is_checked
+            or trust is None
+            or trust.trusts(self.position, self.position + self.size)
+        )
+
+    def doubt(self) -> None:
+        """Some of it is not in memory."""
+        if self._trust is not None:
+            self._is_checked = False
+            self._trust.doubted()
+
+    def found(self, bad: int | None) -> bool:
+        """What a check found: where the first bad batch begins. Whether it may be sent."""
+        self._is_checked = True
+        if self._trust is None:
+            return True
+        if bad is None:
+            self._trust.checked(self.position, self.position + self.size)
+            return True
+        self._trust.found_bad(bad)
+        reason = "a batch that a client asked for is bad"
+        self.on_bad(CorruptError(file=self.file.name, position=bad, reason=reason))
+        return False
 
     def __len__(self) -> int:
         return self.size
 
     def __repr__(self) -> str:
         return f"FileSlice({self.file.name!r}, {self.position}, {self.size})"
+
+
+def _nobody_asks(_error: CorruptError) -> None: ...
 
 
 class LogKeeper(Protocol):

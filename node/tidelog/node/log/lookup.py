@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.contracts import FileSlice
 from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import SegmentList
@@ -99,7 +100,15 @@ def _first_record(
 def slice_of(
     segment: Segment, start: int, stop: int, max_bytes: int, *, min_one: bool
 ) -> FileSlice | None:
-    """The bytes from `start` to `stop`, less where that is too much, at a batch's end if known."""
+    """The bytes from `start` to `stop`, less where that is too much, at a batch's end if known.
+
+    CorruptError where they begin with a batch that is known to be bad; they end before one.
+    """
+    bad = segment.bad_at
+    if bad is not None and start <= bad < stop:
+        if start == bad:
+            raise CorruptError(file=segment.place, position=bad, reason="this batch is bad")
+        stop = bad
     if stop - start > max_bytes:
         cut = segment.batch_start_at_or_below(start + max_bytes)
         if cut <= start:
@@ -107,4 +116,4 @@ def slice_of(
             if cut - start > max_bytes and not min_one:
                 return None
         stop = min(cut, stop)
-    return FileSlice(segment.file, start, stop - start)
+    return FileSlice(segment.file, start, stop - start, segment)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Protocol
 
 from tidelog.kernel.files import File
 from tidelog.kernel.limits import MIB, RECOVERY_CHUNK_BYTES
@@ -9,6 +10,15 @@ from tidelog.wire.crc import crc32c
 from tidelog.wire.records import HEADER, BatchHeader, new_header
 
 SEARCH_STEP_BYTES = 32 * MIB
+
+
+class Readable(Protocol):
+    """As much of a file as a walk needs."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read_into(self, position: int, buffer: memoryview) -> int: ...
 
 
 class Scan:
@@ -19,7 +29,7 @@ class Scan:
     the offset expected there, and `reason` says what is wrong there; None if nothing is.
     """
 
-    def __init__(self, file: File, *, position: int, end: int, next_offset: int) -> None:
+    def __init__(self, file: Readable, *, position: int, end: int, next_offset: int) -> None:
         self.position = position
         self.next_offset = next_offset
         self.reason: str | None = None
@@ -115,6 +125,17 @@ class Scan:
             rest += self._file.read_into(start, buffer[rest : rest + room])
         self._at, self._filled = 0, rest
         return rest >= 61
+
+
+def first_bad(file: Readable, position: int, size: int) -> int | None:
+    """Where the first bad one of these whole batches begins. None where all are good, and where the
+    file was cut meanwhile: then nothing of them is sent either."""
+    end = position + size
+    scan = Scan(file, position=position, end=end, next_offset=0)
+    scan.gaps_allowed = True
+    for _ in scan:
+        pass
+    return None if scan.reason is None or file.size < end else scan.position
 
 
 def valid_batch_follows(file: File, *, position: int, end: int, offset: int) -> bool:

@@ -45,6 +45,9 @@ class Segment:
         "_recent_lasts",
         "_recent_positions",
         "_suffix",
+        "_trusted_from",
+        "_trusted_to",
+        "bad_at",
         "base",
         "end",
         "first_timestamp",
@@ -80,6 +83,10 @@ class Segment:
         self._recent_from = base
         self._recent_lasts: list[int] = []
         self._recent_positions: list[int] = []
+        self.bad_at: int | None = None
+        """Where a batch is known to be bad."""
+        self._trusted_to, self._trusted_from = 0, size
+        """In the file: what lies before the one or behind the other needs no check."""
 
     @property
     def name(self) -> str:
@@ -149,6 +156,8 @@ class Segment:
         """Cut the file where a batch begins and forget that batch and those behind it."""
         self.load_indexes()
         self.file.truncate(position)
+        self._trusted_from = min(self._trusted_from, position)
+        self._trusted_to = min(self._trusted_to, position)
         self.size = position
         self.end = end
         self.offsets.cut_from(position)
@@ -163,6 +172,21 @@ class Segment:
         return found
 
     # -- reading
+
+    def trusts(self, start: int, stop: int) -> bool:
+        return start >= self._trusted_from or stop <= self._trusted_to
+
+    def checked(self, start: int, stop: int) -> None:
+        if start <= self._trusted_to:
+            self._trusted_to = max(self._trusted_to, stop)
+        if stop >= self._trusted_from:
+            self._trusted_from = min(self._trusted_from, start)
+
+    def doubted(self) -> None:
+        self._trusted_to, self._trusted_from = 0, self.size
+
+    def found_bad(self, position: int) -> None:
+        self.bad_at = position
 
     def locate(self, offset: int) -> int:
         """Where the batch begins that holds the offset, or the next one if none does."""

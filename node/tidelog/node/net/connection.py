@@ -6,6 +6,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
@@ -277,16 +278,20 @@ class Connection:
         return parts, 0
 
     def _send_file(self, piece: FileSlice) -> int:
-        """Bytes sent, or -1 where the range must first be read from the disk."""
+        """Bytes sent, or -1 where the range must first be read: from the disk, or for a check."""
         size = len(piece)
         position = piece.position + self._file_sent
         left = size - self._file_sent
         assert isinstance(piece.file, DiskFile)
         fd = piece.file.fileno()
-        if not self._parts.cold_reads.is_cached(fd, position, left):
+        cold_reads = self._parts.cold_reads
+        is_cached = cold_reads.is_cached(fd, position, left)
+        if not is_cached:
+            piece.doubt()
+        if not is_cached or (not self._file_sent and not piece.is_trusted):
             self._warming = True
             self._write_when_possible(wanted=False)
-            self._parts.cold_reads.warm(fd, position, left, self._on_warm)
+            cold_reads.check(fd, piece.position, size, partial(self._on_checked, piece))
             return -1
         sent = os.sendfile(self._fd, fd, position, left)
         if sent == 0:
@@ -299,10 +304,15 @@ class Connection:
             self._file_sent = 0
         return sent
 
-    def _on_warm(self) -> None:
+    def _on_checked(self, piece: FileSlice, bad: int | None) -> None:
         self._warming = False
-        if not self._closed:
+        is_good = piece.found(bad)
+        if self._closed:
+            return
+        if is_good:
             self._on_writable()
+        else:
+            self.abort()  # its header promised what nobody should get
 
     def _read(self, *, wanted: bool) -> None:
         if wanted and not self._reading:

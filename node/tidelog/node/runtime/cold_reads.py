@@ -1,14 +1,17 @@
 """Whether a range of a file is in the page cache, and bringing it there off the event loop.
 
-`sendfile` on a cold range would stop every client of the broker until the disk answered.
+`sendfile` on a cold range would stop every client of the broker until the disk answered. And what
+comes from a disk may have rotted on it: what is read is checked, so that no client gets it then.
 """
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable
 from typing import Final
 
-_CHUNK_BYTES: Final = 1024 * 1024
+from tidelog.node.log.scan import first_bad
+
 _PROBE: Final = bytearray(1)
 
 
@@ -33,25 +36,41 @@ class ColdReads:
             return True
         return True
 
-    def warm(self, fd: int, position: int, size: int, done: Callable[[], None]) -> None:
-        """Read the range into the cache, then call `done` on the loop."""
+    def check(self, fd: int, position: int, size: int, done: Callable[[int | None], None]) -> None:
+        """Read whole batches into the cache, then call `done` on the loop: where the first bad one
+        begins, or None."""
         self.warmed += 1
         # The file may be closed while the thread reads (the number of open files is bounded).
         own = os.dup(fd)
         future = self._loop.run_in_executor(None, _read_through, own, position, size)
-        future.add_done_callback(lambda _: done())
+        future.add_done_callback(lambda read: done(read.result()))
 
 
-def _read_through(fd: int, position: int, size: int) -> None:
-    try:
-        stop = position + size
-        chunk = bytearray(min(_CHUNK_BYTES, size))
-        while position < stop:
-            got = os.preadv(fd, [memoryview(chunk)[: stop - position]], position)
+class _OpenFile:
+    """As much of a file as a check needs, by a descriptor; in any thread."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        filled = 0
+        while filled < len(buffer):
+            got = os.preadv(self._fd, [buffer[filled:]], position + filled)
             if got == 0:
-                return
-            position += got
-    except OSError:
-        return  # sendfile meets the same error and ends the connection that asked
+                break
+            filled += got
+        return filled
+
+
+def _read_through(fd: int, position: int, size: int) -> int | None:
+    try:
+        return first_bad(_OpenFile(fd), position, size)
+    except OSError as error:
+        # What the disk cannot read is as bad as what it reads wrong.
+        return position if error.errno == errno.EIO else None
     finally:
         os.close(fd)

@@ -1,0 +1,68 @@
+"""Named scenarios of 5.21 on damaged files and disks with real processes: what is bad reaches
+nobody, who has it leads no more, and it comes back by itself."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.stage import Stage, staged
+
+pytestmark = pytest.mark.slow
+
+A, B, C = range(3)
+
+
+def turn_a_byte(stage: Stage, broker: int, value: bytes) -> None:
+    """In this record on this broker's disk; what the kernel knows of the file is forgotten."""
+    (path,) = (stage.folder(broker) / "t-0").glob("*.log")
+    at = path.read_bytes().index(value)
+    with path.open("r+b", buffering=0) as file:
+        file.seek(at)
+        file.write(bytes([value[0] ^ 1]))
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def is_well(stage: Stage, *values: bytes) -> None:
+    """All in sync and equal, nothing lost, and A began anew."""
+    stage.until_isr(A, B, C)
+    stage.sent(b"again")
+    stage.until_equal()
+    assert stage.read() == [*values, b"again"]
+    assert stage.events("started_anew", process="broker-0")
+    assert stage.view().lossy_elections == 0
+
+
+def test_corrupt_leader_batch_is_found_by_who_catches_up(tmp_path: Path) -> None:
+    """The leader resigns before its follower gets bad bytes, and gets the batch from the next."""
+    with staged(tmp_path, "min.insync.replicas=1") as stage:
+        stage.sent(b"all three")
+        stage.kill(C)
+        stage.until_isr(A, B)
+        stage.sent(b"two of them")
+        turn_a_byte(stage, A, b"two of them")
+        stage.start(C)
+        stage.until_led(B)
+        is_well(stage, b"all three", b"two of them")
+
+
+def test_corrupt_leader_batch_is_found_by_a_consumer(tmp_path: Path) -> None:
+    """It gets the record all the same: from the next leader."""
+    with staged(tmp_path, "min.insync.replicas=1") as stage:
+        values = [b"number %d" % number for number in range(50)]
+        stage.sent(*values)
+        stage.kill(A)
+        stage.until_led(B, C)
+        stage.start(A)
+        stage.until_isr(A, B, C)
+        stage.kill(B, C)
+        stage.until_led(A)
+        stage.start(B)
+        stage.start(C)
+        stage.until_isr(A, B, C)
+        turn_a_byte(stage, A, b"number 42")
+        with stage.consumer() as reader:
+            assert [one.value() for one in reader.take(50)] == values
+        stage.until_led(B, C)
+        is_well(stage, *values)
