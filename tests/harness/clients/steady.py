@@ -26,8 +26,8 @@ class Outcome(NamedTuple):
 
     acked: list[int]
     refused: list[str]
-    read: dict[int, list[int]] | None
-    """By partition; None of a client that does not read without a group."""
+    read: dict[int, list[int]]
+    """By partition."""
 
 
 def faults(outcome: Outcome, logs: Sequence[list[int]]) -> list[str]:
@@ -49,7 +49,7 @@ def _faults(outcome: Outcome, partition: int, log: list[int]) -> Iterator[str]:
         yield f"{len(log) - len(set(log))} twice"
     if log != sorted(log):
         yield "out of order"
-    read = log if outcome.read is None else outcome.read.get(partition, [])
+    read = outcome.read.get(partition, [])
     if read != log:
         yield f"read were {len(read)}, there are {len(log)}"
 
@@ -97,7 +97,7 @@ class Steady:
         assert answer.get("outcome"), (self.name, answer, errors)
         said = answer["outcome"]
         read = said["read"]
-        by_partition = None if read is None else {int(key): row for key, row in read.items()}
+        by_partition = {int(key): row for key, row in read.items()}
         return Outcome(said["acked"], said["refused"], by_partition)
 
 

@@ -6,6 +6,8 @@ import kafkajs from "kafkajs";
 
 const { CompressionTypes, Kafka, Partitioners, logLevel } = kafkajs;
 
+const DEADLINE_MS = 60_000;
+const FETCH_BYTES = 1 << 20;
 const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP };
 
 const verbs = {
@@ -86,10 +88,19 @@ async function produce(kafka, call, lines) {
   }
 }
 
-// Produces one number after the other until standard input ends.
-async function steady(kafka, { topic, partitions, every_ms: everyMs }, lines) {
-  let ended = false;
-  lines.next().then(() => (ended = true));
+// Produces one number after the other, and reads them back, until standard input ends.
+async function steady(kafka, call, lines) {
+  const going = { ended: false, produced: false, late: Infinity };
+  lines.next().then(() => {
+    going.ended = true;
+    going.late = Date.now() + DEADLINE_MS;
+  });
+  const outcome = { acked: [], refused: [], read: {} };
+  await Promise.all([produceSteadily(kafka, call, going, outcome), readSteadily(kafka, call, going, outcome)]);
+  return { outcome };
+}
+
+async function produceSteadily(kafka, { topic, partitions, every_ms: everyMs }, going, outcome) {
   const producer = kafka.producer({
     createPartitioner: Partitioners.DefaultPartitioner,
     idempotent: true,
@@ -97,9 +108,8 @@ async function steady(kafka, { topic, partitions, every_ms: everyMs }, lines) {
     retry: { initialRetryTime: 50, retries: 50 },
   });
   await producer.connect();
-  const outcome = { acked: [], refused: [], read: null };
   try {
-    for (let number = 0; !ended; number++) {
+    for (let number = 0; !going.ended; number++) {
       const messages = [{ partition: number % partitions, value: String(number) }];
       try {
         await producer.send({ topic, messages, acks: -1 });
@@ -107,12 +117,49 @@ async function steady(kafka, { topic, partitions, every_ms: everyMs }, lines) {
       } catch (failure) {
         outcome.refused.push(String(failure));
       }
-      await new Promise((resolve) => setTimeout(resolve, everyMs));
+      await pause(everyMs);
     }
   } finally {
+    going.produced = true;
     await producer.disconnect();
   }
-  return { outcome };
+}
+
+// kafkajs's consumer always joins a group; what it fetches with, and knows of leaders, needs none.
+async function readSteadily(kafka, { topic, partitions }, going, outcome) {
+  const all = Array.from({ length: partitions }, (_, partition) => partition);
+  const next = all.map(() => 0);
+  for (const partition of all) outcome.read[partition] = [];
+  const create = Object.getOwnPropertySymbols(kafka).find((one) => String(one).includes("createCluster"));
+  const cluster = kafka[create]({ metadataMaxAge: 300_000, allowAutoTopicCreation: false });
+  const count = () => Object.values(outcome.read).reduce((sum, numbers) => sum + numbers.length, 0);
+  const isOver = () => (going.produced && count() >= outcome.acked.length) || Date.now() > going.late;
+  await cluster.connect();
+  await cluster.addTargetTopic(topic);
+  while (!isOver()) {
+    try {
+      for (const [nodeId, led] of Object.entries(cluster.findLeaderForPartitions(topic, all))) {
+        const broker = await cluster.findBroker({ nodeId });
+        const asked = led.map((partition) => ({ partition, fetchOffset: next[partition], maxBytes: FETCH_BYTES }));
+        const topics = [{ topic, partitions: asked }];
+        const { responses } = await broker.fetch({ isolationLevel: 0, maxWaitTime: 20, maxBytes: FETCH_BYTES, topics });
+        for (const { partition, messages } of responses.flatMap((response) => response.partitions)) {
+          for (const { offset, value } of messages.filter((one) => Number(one.offset) >= next[partition])) {
+            outcome.read[partition].push(Number(value.toString()));
+            next[partition] = Number(offset) + 1;
+          }
+        }
+      }
+    } catch {
+      await pause(50);
+      await cluster.refreshMetadata().catch(() => {});
+    }
+  }
+  await cluster.disconnect();
+}
+
+function pause(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
 function send(producer, { topic, codec }, messages) {
