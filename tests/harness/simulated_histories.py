@@ -59,7 +59,6 @@ class History:
         )
         self.ends = Instant(self.cluster.now + ms(rng.uniform(*LASTS_MS)))
         self.over = False
-        self.has_written_last = False
 
     def run(self) -> None:
         self._write_on()
@@ -260,7 +259,6 @@ class History:
                 cluster.resume(broker)
         written: list[Write] = []
         cluster.until(self._is_whole, within_ms=HEALS_WITHIN_MS)
-        self.has_written_last = True
         for partition in range(self.partitions):
             leader = cluster.view("t", partition).leader
             written.append(self.clients.write(leader, partition=partition))
@@ -283,5 +281,4 @@ class History:
         replicas = [cluster.replica(one, "t", partition) for one in view.replicas]
         ends = {one.log.end for one in replicas}
         highs = {one.high_watermark for one in replicas}
-        # A lost word about the high watermark alone is not said again before the next batch.
-        return len(ends) == 1 and (len(highs) == 1 or not self.has_written_last)
+        return len(ends) == len(highs) == 1

@@ -217,7 +217,7 @@ def test_the_state_is_repeated_while_something_is_not_acknowledged_and_no_longer
     asked = [one for one in scene.heard(State, A, C) if isinstance(one, State) and one.ack_wanted]
     assert 8 <= len(asked) <= 11
     scene.lost = _nothing
-    scene.cluster.run(1_000)
+    scene.cluster.run(2_000)  # the high watermark that this lets rise is told, too
     scene.said.clear()
     scene.cluster.run(5_000)
     assert scene.heard(State, A, C) == []

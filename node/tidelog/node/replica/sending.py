@@ -545,6 +545,7 @@ class Sending:
             due = Instant(feed.told_at + ms(TELL_WITHIN_MS))
             if due <= now:
                 self._say_state(now, feed, ack_wanted=False)
+                self._unacked.setdefault(feed, now)  # once more, if nothing is heard by then
                 continue
             self._untold[feed] = None  # batches flow: the next one will carry it
             self.due = due if self.due is None else min(self.due, due)
