@@ -2,11 +2,17 @@
 nobody, who has it leads no more, and it comes back by itself."""
 
 import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from harness.cluster import until
 from harness.stage import Stage, staged
+from harness.traced import need_strace
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +38,47 @@ def is_well(stage: Stage, *values: bytes) -> None:
     assert stage.read() == [*values, b"again"]
     assert stage.events("started_anew", process="broker-0")
     assert stage.view().lossy_elections == 0
+
+
+@contextmanager
+def failing_syncs(pid: int, folder: Path) -> Iterator[None]:
+    """Every forced write of this process finds a bad disk."""
+    calls = "fsync,fdatasync"
+    words = ["-qq", "-f", "-e", f"trace={calls}", "-e", f"inject={calls}:error=EIO"]
+    words += ["-o", str(folder / "strace"), "-p", str(pid)]
+    with subprocess.Popen(["strace", *words], stderr=subprocess.DEVNULL) as strace:
+        status = Path(f"/proc/{pid}/status")
+        until(lambda: f"TracerPid:\t{strace.pid}\n" in status.read_text(), "strace attaches")
+        try:
+            yield
+        finally:
+            strace.send_signal(signal.SIGINT)
+
+
+def test_fsync_eio_leader(tmp_path: Path) -> None:
+    """A flush fails, and what the kernel says next of those pages is worth nothing: the leader ends
+    at once, another leads, and what was acknowledged is on the others."""
+    need_strace(tmp_path)
+    with staged(tmp_path, "min.insync.replicas=2", "segment.bytes=16384") as stage:
+        kept = [b"before"]
+        stage.sent(*kept)
+        pid = stage.pid(A)
+        with failing_syncs(pid, tmp_path):
+            for number in range(40):  # a full segment is flushed
+                value = b"%d " % number * 500
+                stage.sent(value)
+                kept.append(value)
+            until(lambda: not Path(f"/proc/{pid}").exists(), "it ended")
+        assert stage.until_led(B, C) in {B, C}
+        assert "disk_failed" in stage.cluster.logs()
+        stage.until_isr(B, C)
+        stage.sent(b"after")
+        kept.append(b"after")
+        stage.start(A)  # on another disk, so to say
+        stage.until_isr(A, B, C)
+        stage.until_equal()
+        assert stage.read() == kept
+        assert stage.view().lossy_elections == 0
 
 
 def test_corrupt_leader_batch_is_found_by_who_catches_up(tmp_path: Path) -> None:

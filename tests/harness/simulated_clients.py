@@ -9,16 +9,18 @@ from harness.produce_raw import batch_of, produce_request
 from harness.raw import request_bytes
 from harness.simulated_broker import Life
 from harness.simulated_cluster import SimulatedCluster
-from tidelog.kernel.ids import NO_LEADER, BrokerId, Partition, TopicPartition
+from tidelog.kernel.ids import NO_LEADER, BrokerId, Partition, TopicPartition, Uuid
 from tidelog.wire.frame import decode_response
 from tidelog.wire.header import AnyApi
 from tidelog.wire.messages import k00_produce as k00
 from tidelog.wire.messages import k01_fetch as k01
 from tidelog.wire.messages import k02_list_offsets as k02
+from tidelog.wire.messages import k03_metadata as k03
 from tidelog.wire.messages import k23_offset_for_leader_epoch as k23
 from tidelog.wire.records import PLAIN, Origin, iterate_batches, read_header
 
-PRODUCE, FETCH, LIST_OFFSETS, EPOCH_ENDS = 11, 12, 7, 4
+FETCH_BY_ID = 13
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, EPOCH_ENDS = 11, 12, 7, 12, 4
 LATEST = -1
 
 
@@ -235,6 +237,21 @@ class Clients:
         answer = self.ask(broker, k23.API, EPOCH_ENDS, request)
         found = answer.topics[0].partitions[0]
         return found.error_code, found.leader_epoch, found.end_offset
+
+    def code_by_id(self, broker: BrokerId, topic: Uuid) -> int:
+        """What a fetch says that names its topic by this id."""
+        request = fetch_request("t", 0, 0, -1, -1)
+        request.topics[0].topic_id = topic
+        answer = self.ask(broker, k01.API, FETCH_BY_ID, request)
+        return int(answer.responses[0].partitions[0].error_code)
+
+    def metadata_code(self, broker: BrokerId) -> int:
+        """What a client is told of the partition when it asks where to read."""
+        request = k03.MetadataRequest(
+            topics=[k03.MetadataRequestTopic(name="t")], allow_auto_topic_creation=False
+        )
+        answer = self.ask(broker, k03.API, METADATA, request)
+        return int(answer.topics[0].partitions[0].error_code)
 
     # -- the end
 

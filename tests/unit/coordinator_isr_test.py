@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 
 from harness.controllers import ONE, THREE, TWO, Controlled, topic
 from harness.conversations import Conversation
@@ -67,6 +68,21 @@ def test_a_change_of_an_older_state_is_refused(asked: Asked) -> None:
     asked.alter(asked.change(ONE))
     assert asked.alter(late) == (ErrorCode.INVALID_UPDATE_VERSION,)
     assert asked.view.isr == (ONE,)
+
+
+def test_stale_alter_partition(asked: Asked) -> None:
+    """5.11, KIP-903, with its broker epochs: the follower caught up as 7, and is 9 by now."""
+    brokers = asked.controlled.image.brokers
+    asked.alter(asked.change(ONE))
+    brokers[TWO].epoch = Offset(7)
+    held = asked.change(ONE, TWO)
+    brokers[TWO].epoch = Offset(9)
+    assert asked.alter(held) == (ErrorCode.INELIGIBLE_REPLICA,)
+    current = asked.change(ONE, TWO)
+    late = replace(current, partition_epoch=Epoch(current.partition_epoch - 1))
+    assert asked.alter(late) == (ErrorCode.INVALID_UPDATE_VERSION,)
+    assert asked.view.isr == (ONE,)
+    assert asked.alter(current) == (ErrorCode.NONE,)
 
 
 def test_of_two_changes_of_one_partition_the_second_is_of_an_older_state(asked: Asked) -> None:

@@ -52,6 +52,26 @@ def _all_die(scene: Scene, deaths: tuple[BrokerId, ...]) -> int:
     return committed
 
 
+def _apart_from_all(scene: Scene, broker: BrokerId) -> None:
+    for other in ALL:
+        if other != broker:
+            scene.apart(broker, other)
+
+
+def _takes_nothing_alone(scene: Scene, leader: BrokerId) -> None:
+    """e) Elected, and alone in sync: it refuses what could be lost. Then the others may come."""
+    assert (scene.leader(), scene.isr()) == (leader, {leader})
+    end = scene.end(leader)
+    refused = scene.clients.write(leader)
+    scene.cluster.until(lambda: refused.is_over)
+    assert refused.code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert scene.end(leader) == end
+    for one in ALL:
+        for other in ALL:
+            if one < other:
+                scene.together(one, other)
+
+
 @pytest.mark.parametrize(("deaths", "returns"), ORDERS)
 def test_crash_orders(deaths: tuple[BrokerId, ...], returns: tuple[BrokerId, ...]) -> None:
     """5.7: killed processes keep their files; elected is who was in sync or eligible, at once."""
@@ -61,13 +81,17 @@ def test_crash_orders(deaths: tuple[BrokerId, ...], returns: tuple[BrokerId, ...
     eligible = set(deaths[1:])
     epoch = cluster.view().leader_epoch
     back: list[BrokerId] = []
+    first = next(one for one in returns if one in eligible)
     for one in returns:
+        if one == first:
+            _apart_from_all(scene, first)  # so that it stays alone until it is looked at
         scene.start(one)
         back.append(one)
         cluster.run(500)
         if not eligible & set(back):
             assert scene.leader() is None  # d) it would lack what is committed
-    first = next(one for one in returns if one in eligible)
+        if one == first:
+            _takes_nothing_alone(scene, first)
     assert scene.leader() == first  # e)
     assert cluster.view().leader_epoch == epoch + 1
     assert scene.end(first) >= committed
@@ -96,6 +120,8 @@ def test_crash_orders_without_page_caches(
         cluster.lose_power(one)
     last_known = set(deaths[1:])
     back: set[BrokerId] = set()
+    for one in ALL:
+        _apart_from_all(scene, one)
     for one in returns:
         scene.start(one)
         cluster.run(500)
@@ -103,6 +129,7 @@ def test_crash_orders_without_page_caches(
         if not last_known <= back:
             assert scene.leader() is None
     cluster.until(lambda: scene.leader() is not None)
+    _takes_nothing_alone(scene, scene.the_leader())
     assert cluster.view().lossy_elections == 1
     assert scene.end(scene.the_leader()) == 2
     scene.until_isr(*ALL)

@@ -30,7 +30,9 @@ def test_unclean_off() -> None:
     cluster = scene.cluster
     cluster.run(60_000)
     assert scene.leader() is None
-    assert scene.clients.fetch(B, 59).error_code != 0
+    assert scene.clients.metadata_code(B) == ErrorCode.LEADER_NOT_AVAILABLE
+    for offset in (59, 80):
+        assert scene.clients.fetch(B, offset).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     scene.together(A, B)
     cluster.start(A)
     assert scene.the_leader() == A

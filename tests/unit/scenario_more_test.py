@@ -11,8 +11,9 @@ from tidelog.kernel.ids import BrokerId, Incarnation
 from tidelog.node.ipc.layout import Fences, board_size_bytes
 from tidelog.node.ipc.standing import Standing
 from tidelog.node.log.checkpoints import HIGH_WATERMARKS
+from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.records import Origin, iterate_batches
-from tidelog.wire.replication import Batch, Bytes
+from tidelog.wire.replication import Batch, Bytes, State
 
 ALL = (A, B, C)
 
@@ -91,12 +92,18 @@ def test_topic_recreated() -> None:
     scene.settle()
     cluster.kill(B)
     scene.until_isr(A, C)
+    old = cluster.image.names["t"].id
     cluster.delete("t")
     cluster.witness.truths.clear()
     cluster.create("t", A, B, C, min_insync_replicas="2")
     scene.wrote(A, 2)
+    assert scene.clients.code_by_id(A, old) == ErrorCode.UNKNOWN_TOPIC_ID
+    with pytest.raises(Rejected) as refused:  # its log has another owner
+        cluster.lives[A].logs.create("t", 0, old, cluster.replica(A).log.settings)
+    assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
     scene.start(B)
     scene.until_isr(*ALL)
+    assert scene.clients.code_by_id(B, old) == ErrorCode.UNKNOWN_TOPIC_ID
     assert scene.log(A) == scene.log(B) == scene.log(C) == "0-1:0"
     scene.clients.writes = scene.clients.writes[1:]
     scene.clients.check_all_is_there()
@@ -216,6 +223,29 @@ def test_idempotent_retry_over_failover(*, reaches_b: bool) -> None:
     scene.start(A)
     scene.until_isr(*ALL)
     clients.check_all_is_there()
+
+
+def test_a_lost_word_about_the_high_watermark_is_said_again() -> None:
+    """Nothing follows that would carry it: consumers of the follower wait for it all the same."""
+    scene = Scene(*ALL)
+    lost: list[object] = []
+
+    def once(_sender: BrokerId, to: BrokerId, one: object) -> bool:
+        if to == B and isinstance(one, State) and not lost:
+            lost.append(one)
+            return True
+        return False
+
+    scene.lost = once
+    scene.wrote(A, 5)
+    scene.cluster.run(100)
+    assert lost
+    assert (scene.high(B), scene.high(C)) == (0, 5)
+    scene.cluster.run(1_000)
+    assert scene.high(B) == 5
+    scene.heard(State, A, B)
+    scene.cluster.run(3_000)
+    assert scene.heard(State, A, B) == []  # it was heard, and is not said for ever
 
 
 class FullDisk(MemoryDisk):
