@@ -26,6 +26,7 @@ _CREATE_VERSION = 5
 _INIT_VERSION = 4
 _METADATA_VERSION = 9
 _POLL_S = 0.001
+_PATIENCE_S = 120.0
 _SEQUENCE_MASK = 0x7FFF_FFFF
 _RETRIABLE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -84,7 +85,8 @@ class RawClient:
         )
         request = k19_create_topics.CreateTopicsRequest(topics=[topic])
         self.until_done(
-            lambda: self.ask(k19_create_topics.API, _CREATE_VERSION, request).topics[0].error_code
+            lambda: self.ask(k19_create_topics.API, _CREATE_VERSION, request).topics[0].error_code,
+            also=frozenset({ErrorCode.INVALID_REPLICATION_FACTOR}),  # not all are registered yet
         )
 
     def leaders(self, name: str) -> dict[int, str]:
@@ -104,13 +106,16 @@ class RawClient:
         self.until_done(attempt)
         return found
 
-    def until_done(self, attempt: Callable[[], int]) -> None:
+    def until_done(
+        self, attempt: Callable[[], int], *, also: frozenset[ErrorCode] = frozenset()
+    ) -> None:
         """Again while the broker says that it is only a matter of time."""
+        given_up = time.monotonic() + _PATIENCE_S
         while True:
             code = attempt()
             if not code:
                 return
-            if code not in _RETRIABLE:
+            if code not in _RETRIABLE | also or time.monotonic() >= given_up:
                 raise SystemExit(f"the broker refuses: {ErrorCode(code).name}")
             time.sleep(_POLL_S)
 
