@@ -397,7 +397,6 @@ class Sending:
         told, start = leader.high_watermark, Offset(replica.log.start)
         ring = self._ring
         position = None if ring is None else self._put(now, ring, feeds, batch)
-        payload: bytes | None = None
         for feed in feeds:
             stream = feed.outgoing
             if not feed.live:
@@ -408,13 +407,8 @@ class Sending:
                 ring.lend(stream.address.peer, position, size)
                 feed.told = told
                 self._sent(now, feed, end)
-            elif stream.unacked < CREDIT_BYTES:
-                if payload is None:
-                    payload = bytes(batch)  # the connection's buffer is used again at once
-                self._send_bytes(now, feed, payload, end)
             else:
-                feed.live = False
-                stream.behind[feed] = None
+                self._send_beside_the_ring(now, feed, batch, end)
 
     def _put(
         self, now: Instant, ring: RingWriter, feeds: Iterable[Feed], batch: Payload
@@ -431,6 +425,16 @@ class Sending:
         if position is None:
             self._make_room(now, ring)
         return position
+
+    def _send_beside_the_ring(self, now: Instant, feed: Feed, batch: Payload, end: Offset) -> None:
+        """As far as credit goes; else the feed catches up later."""
+        stream = feed.outgoing
+        if stream.unacked < CREDIT_BYTES:
+            # A copy: the connection's buffer is used again at once.
+            self._send_bytes(now, feed, bytes(batch), end)
+        else:
+            feed.live = False
+            stream.behind[feed] = None
 
     def _send_bytes(self, now: Instant, feed: Feed, payload: Payload, end: Offset) -> None:
         stream, replica = feed.outgoing, feed.replica
