@@ -1,6 +1,6 @@
 """From a frame to its handler: the one place where a request's key and version are judged."""
 
-from typing import Any, Final
+from typing import Any
 
 from tidelog.kernel.instant import Instant
 from tidelog.node.api import (
@@ -31,13 +31,14 @@ from tidelog.node.api import (
 )
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
-from tidelog.node.api.registry import NO_ANSWER, Registry
+from tidelog.node.api.produce_again import ProduceAgain
+from tidelog.node.api.registry import Registry, settle
 from tidelog.node.net.client import Client, CloseConnectionError
 from tidelog.wire.frame import decode_request, encode_response
-from tidelog.wire.header import API_VERSIONS_KEY, RequestHeader, decode_request_header
+from tidelog.wire.header import API_VERSIONS_KEY, HEAD_BYTES, RequestHeader, decode_request_header
 from tidelog.wire.messages.k18_api_versions import API as API_VERSIONS
 
-_PRODUCE_KEY: Final = k00_produce.ROUTE.key
+assert k00_produce.ROUTE.key == 0, "as `begin` takes for granted"
 
 
 def routes() -> Registry:
@@ -82,24 +83,26 @@ class Dispatcher:
     def __init__(self, broker: Broker, registry: Registry) -> None:
         self._broker = broker
         self._routes = registry.routes
+        self._again = ProduceAgain(broker)
         self._known = {key: route.api for key, route in registry.routes.items()}
 
     def begin(self, client: Client, frame: memoryview, now: Instant) -> None:
         """Raises CloseConnectionError or WireError where the protocol has no answer."""
+        is_produce = len(frame) >= HEAD_BYTES and not frame[0] and not frame[1]
+        if is_produce and self._again.begin(client, frame, now):
+            return
         header = decode_request_header(frame, self._known)
         route = self._routes.get(header.api_key)
         if route is None or header.version not in route.versions:
             self._refuse_version(client, header)
             return
-        slot = client.session.begin(barrier=header.api_key != _PRODUCE_KEY)
+        slot = client.session.begin(barrier=not is_produce)
         api = route.api
         message: Any = decode_request(api, header.version, frame, header.body_position)
+        if is_produce:
+            self._again.learn(header, message, frame)
         call = Call(self._broker, client, slot, api, header, frame, now)
-        answer = route.handle(call, message)
-        if answer is NO_ANSWER:
-            slot.pieces = []
-        elif answer is not None:
-            slot.pieces = encode_response(api, header.version, header.correlation_id, answer)
+        settle(call, route.handle(call, message))
 
     def _refuse_version(self, client: Client, header: RequestHeader) -> None:
         """ApiVersions alone can say which version it speaks; for all else the connection ends."""

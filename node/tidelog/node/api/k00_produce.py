@@ -15,9 +15,11 @@ from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import KIB
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions
+from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
 from tidelog.node.api.leader_hints import hint
 from tidelog.node.api.registry import NO_ANSWER, Route
+from tidelog.node.log.contracts import Appended
 from tidelog.node.log.recompress import recompressed
 from tidelog.node.log.validation import BatchRules, validate_produced
 from tidelog.node.net.client import CloseConnectionError
@@ -48,7 +50,7 @@ _UNPACKED_AT_ONCE_MAX: Final = 4 * KIB
 """A compressed batch of a compacted topic that is larger is looked at in a thread."""
 
 
-class _Pending(NamedTuple):
+class Pending(NamedTuple):
     """A batch that was appended."""
 
     replica: Replica
@@ -99,7 +101,7 @@ def produce(call: Call, request: ProduceRequest) -> object | None:
 
 def _produce(call: Call, request: ProduceRequest, ready: _Ready) -> object | None:
     acks = request.acks
-    pending: list[_Pending] = []
+    pending: list[Pending] = []
     answers = [
         TopicProduceResponse(
             name=topic.name,
@@ -110,6 +112,17 @@ def _produce(call: Call, request: ProduceRequest, ready: _Ready) -> object | Non
         )
         for topic in request.topic_data
     ]
+    return finish(call, acks, request.timeout_ms, answers, pending)
+
+
+def finish(
+    call: Call,
+    acks: int,
+    timeout_ms: int,
+    answers: list[TopicProduceResponse],
+    pending: Sequence[Pending],
+) -> object | None:
+    """What a handler returns, once each batch is appended or refused."""
     if acks == ACKS_NONE:
         _close_on_error(answers)
         return NO_ANSWER
@@ -117,7 +130,7 @@ def _produce(call: Call, request: ProduceRequest, ready: _Ready) -> object | Non
     if acks == ACKS_ALL:
         waiting = [item for item in pending if item.leader.high_watermark < item.end]
         if waiting:
-            deadline = Instant(call.now + ms(max(0, request.timeout_ms)))
+            deadline = Instant(call.now + ms(max(0, timeout_ms)))
             _wait(call, answer, waiting, deadline)
             return None
     return _with_hints(call, answer)
@@ -194,19 +207,19 @@ def _append(
     topic: str,
     data: PartitionProduceData,
     acks: int,
-    pending: list[_Pending],
+    pending: list[Pending],
     ready: _Ready,
 ) -> PartitionProduceResponse:
     """Append one partition's batch; its row of the answer. What was appended goes to `pending`."""
     try:
         item = _take(call, topic, data, acks, ready)
     except Rejected as refused:
-        return _refusal(data.index, refused)
+        return refusal(data.index, refused)
     pending.append(item)
     return item.row
 
 
-def _take(call: Call, topic: str, data: PartitionProduceData, acks: int, ready: _Ready) -> _Pending:
+def _take(call: Call, topic: str, data: PartitionProduceData, acks: int, ready: _Ready) -> Pending:
     """Append one partition's batch, or refuse it."""
     broker = call.broker
     replica, leader = partitions.led(broker, topic, data.index)
@@ -219,32 +232,49 @@ def _take(call: Call, topic: str, data: PartitionProduceData, acks: int, ready: 
         raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
     if acks == ACKS_ALL and not leader.enough_in_sync():
         raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS)
-    log = replica.log
     batch = ready.get(id(data)) if ready else None
     if batch is None:
         batch = _checked(records, replica.rules, call.now_ms, call.version)
     elif isinstance(batch, Rejected):
         raise batch
     records, header = batch
+    appended = append(broker, call.now, call.now_ms, replica, leader, records, header)
+    return Pending(replica, leader, row_of(data.index, appended), Offset(appended.last_offset + 1))
+
+
+def append(  # noqa: PLR0913, PLR0917 -- called for each batch, from two places
+    broker: Broker,
+    now: Instant,
+    now_ms: int,
+    replica: Replica,
+    leader: Leader,
+    records: memoryview,
+    header: BatchHeader,
+) -> Appended:
+    """Append a batch that was checked, and let the followers have it."""
     try:
-        appended = log.append_as_leader(call.now, call.now_ms, records, header, leader.epoch)
+        appended = replica.log.append_as_leader(now, now_ms, records, header, leader.epoch)
     except (OSError, CorruptError) as failure:
         broker.on_storage_failure(replica.key, failure)
         raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
     if not appended.duplicate:
         broker.counters.produced_batches += 1
         broker.counters.produced_bytes += len(records)
-        broker.replication.appended(call.now, replica, records)
-    row = PartitionProduceResponse(
-        index=data.index,
+        broker.replication.appended(now, replica, records)
+    return appended
+
+
+def row_of(index: int, appended: Appended) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
         base_offset=appended.first_offset,
         log_append_time_ms=appended.log_append_time_ms,
         log_start_offset=appended.log_start,
     )
-    return _Pending(replica, leader, row, Offset(appended.last_offset + 1))
 
 
-def _refusal(index: int, refused: Rejected) -> PartitionProduceResponse:
+def refusal(index: int, refused: Rejected) -> PartitionProduceResponse:
+    """The row of a batch that was not appended."""
     return PartitionProduceResponse(
         index=index,
         error_code=refused.code,
@@ -265,9 +295,7 @@ def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
         responses=[
             TopicProduceResponse(
                 name=topic.name,
-                partition_responses=[
-                    _refusal(data.index, refused) for data in topic.partition_data
-                ],
+                partition_responses=[refusal(data.index, refused) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]
@@ -286,7 +314,7 @@ def _close_on_error(answers: list[TopicProduceResponse]) -> None:
 
 
 def _wait(
-    call: Call, answer: ProduceResponse, waiting: Sequence[_Pending], deadline: Instant
+    call: Call, answer: ProduceResponse, waiting: Sequence[Pending], deadline: Instant
 ) -> None:
     """Answer once every partition's outcome is decided, or at the deadline."""
 
@@ -308,9 +336,9 @@ def _wait(
     call.park(Waiter(keys, deadline, wake, missing=0, ready=ready))
 
 
-def _settled(waiting: Sequence[_Pending]) -> list[_Pending]:
+def _settled(waiting: Sequence[Pending]) -> list[Pending]:
     """Write down what is decided; what is not is left."""
-    left: list[_Pending] = []
+    left: list[Pending] = []
     for item in waiting:
         outcome = item.outcome()
         if outcome is None:

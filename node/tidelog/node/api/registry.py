@@ -6,6 +6,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tidelog.node.api.call import Call
+from tidelog.wire.frame import encode_response
 from tidelog.wire.header import AnyApi
 
 NO_ANSWER: Final = object()
@@ -30,6 +31,15 @@ class Route(Struct, frozen=True):
     @property
     def key(self) -> int:
         return self.api.key
+
+
+def settle(call: Call, answer: object | None) -> None:
+    """Give what a handler returned; it leaves once the connection's turn is over."""
+    if answer is NO_ANSWER:
+        call.slot.pieces = []
+    elif answer is not None:
+        header = call.header
+        call.slot.pieces = encode_response(call.api, header.version, header.correlation_id, answer)
 
 
 class Registry:

@@ -35,9 +35,11 @@ class Session:
     Invariant: nothing is ever behind a barrier.
     """
 
-    __slots__ = ("_slots", "closing", "undelivered_bytes")
+    __slots__ = ("_ready", "_slots", "closing", "undelivered_bytes")
 
     def __init__(self) -> None:
+        self._ready: list[Piece] = []
+        """Answers whose turn has come, those of requests that took no slot; before all slots."""
         self._slots: deque[Slot] = deque()
         self.undelivered_bytes = 0
         """Answers given and not yet taken by the socket."""
@@ -63,10 +65,17 @@ class Session:
         self._slots.append(slot)
         return slot
 
+    def answer(self, piece: Piece) -> None:
+        """Answer a request that is begun and done at one go: it needs no slot if it is alone."""
+        if self._slots:
+            self.begin(barrier=False).pieces = [piece]
+        else:
+            self._ready.append(piece)
+
     def ready(self) -> list[Piece]:
         """The pieces of all answers whose turn has come."""
         slots = self._slots
-        pieces: list[Piece] = []
+        pieces, self._ready = self._ready, []
         while slots and slots[0].pieces is not None:
             answered = slots.popleft().pieces
             assert answered is not None

@@ -1,0 +1,225 @@
+"""The short way of produce requests and the general one: same answers, same effects.
+
+Two brokers get the same history. One keeps what requests say (`produce_again.py`), the other
+forgets it at once, so that every request goes the general way.
+"""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from harness.brokers import FakeClient, HandlerBench
+from harness.mutation import mutated
+from harness.peers import Peer, change, replicated, shown
+from harness.produce_raw import batch_of
+from harness.raw import request_bytes
+from tidelog.kernel.ids import Uuid
+from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.topic_names import INTERNAL_TOPICS
+from tidelog.node.api.produce_again import ProduceAgain
+from tidelog.node.net.client import Client, CloseConnectionError
+from tidelog.wire.codecs import Codec
+from tidelog.wire.errors import WireError
+from tidelog.wire.header import RequestHeader
+from tidelog.wire.messages.k00_produce import (
+    API,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tidelog.wire.records import Origin
+
+SEEDS = 6
+STEPS = 700
+CONNECTIONS = 3
+START_MS = 1_700_000_000_000
+TOPICS = ("plain", "plain", "plain", "shared", "shared", "stamped", "packed", "compacted", "broken")
+ODD_TOPICS = (min(INTERNAL_TOPICS), "nowhere", "long" * 40, "")
+
+
+class Forgetful(ProduceAgain):
+    """Learns nothing."""
+
+    def learn(self, header: RequestHeader, request: ProduceRequest, frame: memoryview) -> None:
+        assert len(frame) > header.body_position, request
+
+
+class Counting(ProduceAgain):
+    """Knows how many it took."""
+
+    taken = 0
+
+    def begin(self, client: Client, frame: memoryview, now: Instant) -> bool:
+        taken = super().begin(client, frame, now)
+        self.taken += taken
+        return taken
+
+
+class Side:
+    """One of the two brokers, and all that can be seen of it."""
+
+    def __init__(self, directory: Path, kind: type[ProduceAgain]) -> None:
+        directory.mkdir()
+        self.directory = directory
+        self.bench = bench = HandlerBench(directory)
+        (directory / "broken-0").write_text("where a log should be")
+        self.way = kind(bench.broker)
+        bench.dispatcher._again = self.way
+        bench.topic("plain", 2)
+        bench.topic("broken")
+        bench.topic(min(INTERNAL_TOPICS))
+        bench.topic("stamped", message_timestamp_type="LogAppendTime")
+        bench.topic("packed", compression_type="zstd")
+        bench.topic("compacted", cleanup_policy="compact")
+        self.peer = Peer(bench, 1)
+        self.shared: Uuid = replicated(bench, "shared", shown(0, 1), min_in_sync=2)
+        self.peer.follow(self.shared)
+        self.changes = 0
+        self.clients = [FakeClient() for _ in range(CONNECTIONS)]
+
+    def ask(self, at: int, frame: bytes) -> str:
+        """One request of one connection; a word on how it ended there."""
+        client = self.clients[at]
+        buffer = bytearray(frame)
+        if client.session.closing or client.closed is not None:
+            client = self.clients[at] = FakeClient()
+        if not client.session.may_begin(barrier=False):
+            return "held back"
+        try:
+            self.bench.dispatcher.begin(client, memoryview(buffer), self.bench.now)
+        except (CloseConnectionError, WireError) as failure:
+            client.close(str(failure))
+            return str(failure)
+        finally:
+            buffer[:] = bytes(len(buffer))
+        return ""
+
+    def end_of_shared(self) -> int:
+        replica = self.bench.broker.replicas.find("shared", 0)
+        assert replica is not None
+        return int(replica.log.end)
+
+    def lose_or_find_in_sync(self, *in_sync: int) -> None:
+        self.changes += 1
+        change(self.bench, self.shared, shown(*in_sync, change=self.changes))
+
+    def seen(self) -> object:
+        bench = self.bench
+        logs = [
+            (one.key, one.log.end, one.high_watermark, one.log.size_bytes)
+            for one in bench.broker.replicas
+        ]
+        counters, waiting = bench.broker.counters, bench.broker.waiting.count
+        frames = [[self._placeless(one) for one in client.frames()] for client in self.clients]
+        closed = [client.closed for client in self.clients]
+        failures = [(key, self._placeless(text.encode())) for key, text in bench.failures]
+        return frames, closed, logs, repr(counters), waiting, failures
+
+    def _placeless(self, said: bytes) -> bytes:
+        """Errors of the disk name files; both folders' names are equally long."""
+        return said.replace(str(self.directory).encode(), b"")
+
+    def files(self) -> dict[str, bytes]:
+        found = self.directory.glob("*/*.log")
+        return {str(one.relative_to(self.directory)): one.read_bytes() for one in found}
+
+
+class History:
+    """What both sides live through, drawn from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+        self._sequence: dict[tuple[str, int], int] = {}
+        self._sent: list[bytes] = []
+
+    def frame(self) -> bytes:
+        """A request's frame without its size."""
+        random = self._random
+        if self._sent and random.random() < 0.15:
+            frame = mutated(random.choice(self._sent), random)
+            return frame if frame[:2] == b"\0\0" and len(frame) >= 8 else self._sent[-1]
+        odd = random.random() < 0.1
+        topic = random.choice(ODD_TOPICS if odd else TOPICS)
+        partition = (
+            random.choice((0, 0, 0, 1)) if topic == "plain" else random.choice((0,) * 9 + (7,))
+        )
+        message = ProduceRequest(
+            transactional_id="tx" if random.random() < 0.02 else None,
+            acks=2 if random.random() < 0.02 else random.choice((-1, -1, -1, 1, 1, 0)),
+            timeout_ms=random.choice((5, 5, 5, 5, 50)),
+            topic_data=[
+                TopicProduceData(
+                    name=topic,
+                    partition_data=[
+                        PartitionProduceData(
+                            index=partition, records=self._batch((topic, partition))
+                        )
+                    ]
+                    * random.choice((1,) * 20 + (0, 2)),
+                )
+            ]
+            * random.choice((1,) * 20 + (0, 2)),
+        )
+        version = random.choice((6, 7, 8, 9, 9, 9, 11, 11))
+        frame = request_bytes(API, version, message, random.randrange(2**31))[4:]
+        self._sent = [*self._sent[-20:], frame]
+        return frame
+
+    def _batch(self, key: tuple[str, int]) -> memoryview | None:
+        random = self._random
+        if random.random() < 0.03:
+            return random.choice((None, memoryview(b""), memoryview(bytes(61))))
+        values = [bytes(random.choice((0, 1, 20, 100, 17_000)))] * random.choice((1, 1, 3))
+        origin = Origin()
+        if random.random() < 0.5:
+            sequence = self._sequence.get(key, 0)
+            if random.random() < 0.8:
+                self._sequence[key] = sequence + len(values)
+            origin = Origin(5, 0, sequence)
+        batch = batch_of(
+            *values,
+            codec=random.choice((Codec.NONE,) * 6 + (Codec.LZ4, Codec.ZSTD)),
+            timestamp=START_MS + random.choice((0, 0, 0, 10**9)),
+            origin=origin,
+        )
+        if random.random() < 0.05:
+            batch[random.randrange(len(batch))] ^= 0xFF
+        if random.random() < 0.03:
+            return memoryview(batch + batch)
+        return memoryview(batch)
+
+    def step(self, sides: list[Side]) -> None:
+        """One event on both; its outcome must be the same."""
+        random = self._random
+        chance = random.random()
+        if chance < 0.8:
+            at, frame = random.randrange(CONNECTIONS), self.frame()
+            said = [side.ask(at, frame) for side in sides]
+            assert said[0] == said[1], frame.hex()
+            return
+        in_sync = random.choice(((0,), (0, 1), (0, 1)))
+        retiring = random.random() < 0.2
+        end = random.randrange(sides[0].end_of_shared() + 1)
+        for side in sides:
+            if chance < 0.9:
+                side.peer.ack(side.end_of_shared() if chance < 0.88 else end)
+            elif chance < 0.95:
+                side.bench.now = Instant(side.bench.now + ms(10))
+                side.bench.broker.waiting.expire(side.bench.now)
+            elif chance < 0.98:
+                side.lose_or_find_in_sync(*in_sync)
+            else:
+                side.bench.broker.replicas.retiring = retiring
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_both_ways_answer_and_do_the_same(tmp_path: Path, seed: int) -> None:
+    short, general = Side(tmp_path / "one", Counting), Side(tmp_path / "two", Forgetful)
+    history = History(seed)
+    for step in range(STEPS):
+        history.step([short, general])
+        assert short.seen() == general.seen(), f"seed {seed}, step {step}"
+    assert short.files() == general.files()
+    assert isinstance(short.way, Counting)
+    assert short.way.taken > STEPS // 15, "too few went the short way"
