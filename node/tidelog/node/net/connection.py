@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -19,10 +19,8 @@ from tidelog.node.net.receiver import FrameError, Receiver
 from tidelog.node.net.session import Session
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.disk import DiskFile
+from tidelog.wire.compile import Piece
 from tidelog.wire.errors import WireError
-
-if TYPE_CHECKING:
-    from tidelog.wire.compile import Piece
 
 _GATHER_MAX: Final = 64
 
@@ -165,7 +163,7 @@ class Connection:
             self._begin_requests(now)
             self._flush()
             # An answer given at once lets the request begin that waited behind it.
-            while self._may_begin_held():
+            while self._held is not None and self._may_begin_held(self._held):
                 self._begin_requests(now)
                 self._flush()
         except (FrameError, WireError, CloseConnectionError) as error:
@@ -173,11 +171,8 @@ class Connection:
             return
         self._settle_reading()
 
-    def _may_begin_held(self) -> bool:
-        held = self._held
-        if held is None or self._closed:
-            return False
-        return self.session.may_begin(barrier=_is_barrier(held))
+    def _may_begin_held(self, held: memoryview) -> bool:
+        return not self._closed and self.session.may_begin(barrier=_is_barrier(held))
 
     def _begin_requests(self, now: Instant) -> None:
         session = self.session
@@ -207,17 +202,44 @@ class Connection:
         full = (
             self.session.in_flight and self._receiver.pending >= limits.RECEIVE_BUFFER_BYTES_STEADY
         )
-        self._read(wanted=self._held is None and not full and not self.session.closing)
+        wanted = self._held is None and not full and not self.session.closing
+        if wanted is not self._reading:
+            self._read(wanted=wanted)
 
     def _flush(self) -> None:
         pieces = self.session.ready()
-        if pieces:
-            for piece in pieces:
-                if isinstance(piece, FileSlice):
-                    piece.file.readers += 1
-            self._out.extend(pieces)
-            if not self._writing and not self._warming:
-                self._write()
+        if not pieces:
+            return
+        if len(pieces) == 1 and not self._out and not isinstance(pieces[0], FileSlice):
+            self._send_alone(pieces[0])
+            return
+        for piece in pieces:
+            if isinstance(piece, FileSlice):
+                piece.file.readers += 1
+        self._out.extend(pieces)
+        if not self._writing and not self._warming:
+            self._write()
+
+    def _send_alone(self, answer: Piece) -> None:
+        """Send an answer that nothing stands before: the socket takes nearly every one whole, so
+        that there is nothing to keep for later."""
+        assert isinstance(answer, bytes | bytearray | memoryview), type(answer)
+        if self._parts.is_lost():
+            return
+        try:
+            sent = self._sock.send(answer)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self.abort()
+            return
+        self._parts.stats.bytes_out += sent
+        self.session.delivered(sent)
+        if sent < len(answer):
+            self._out.append(memoryview(answer)[sent:])
+            self._write_when_possible(wanted=True)
+        elif self.session.closing and not self.session.in_flight:
+            self.abort()
 
     def _on_writable(self) -> None:
         self._write()
