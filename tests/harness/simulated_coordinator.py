@@ -39,6 +39,8 @@ class SimulatedCoordinator:
         self.records: list[MetadataRecord] = []
         """On its disk."""
         self.lives = 0
+        self.lossy: list[front.LossyElection] = []
+        """What was said aloud of elections that may lose records."""
         self._timeline = timeline
         self._rng = rng
         self._settings = settings
@@ -107,6 +109,8 @@ class SimulatedCoordinator:
                     self._send(peer, message)
                 case front.Fence(broker, epoch):
                     self._fences.fence(broker, epoch)
+                case front.LossyElection():
+                    self.lossy.append(effect)
                 case front.GiveUp(reason):
                     raise AssertionError(reason)
                 case _:

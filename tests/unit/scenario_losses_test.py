@@ -70,6 +70,34 @@ def test_unclean_on() -> None:
     assert (A, "truncated", KEY, cut) in cluster.notes
 
 
+def test_what_an_election_loses_is_counted_to_the_record() -> None:
+    """Power is lost by all who had 60-99; what their checkpoints say of them is in the metadata."""
+    scene = Scene(A, B, min_isr=1)
+    cluster = scene.cluster
+    scene.wrote(A, 60)
+    scene.settle()
+    for one in (A, B):
+        scene.sync(one)
+    for _ in range(4):
+        scene.wrote(A, 10)
+    scene.settle()
+    for one in (A, B):
+        scene.checkpoint(one)
+        cluster.lives[one].logs.sync()
+    assert scene.high(A) == scene.high(B) == 100
+    for one in (A, B):
+        cluster.lose_power(one)
+    for one in (A, B):
+        scene.start(one)
+    leader = scene.the_leader()
+    view = cluster.view()
+    assert scene.end(leader) == 60
+    assert (view.lossy_elections, view.lost_records) == (1, 40)
+    lost = cluster.witness.truth(KEY).lost
+    assert (lost[0].base, lost[-1].end) == (60, 100)
+    assert [one.lost_records for one in cluster.coordinator.lossy] == [40]
+
+
 def test_offset_out_of_range_after_rollback() -> None:
     """5.9: a consumer that read what is lost is told so, by its epoch or by its offset."""
     scene = _b_leads_uncleanly()
