@@ -86,6 +86,8 @@ class Truth:
     """What an election took that nobody promised would not."""
     lossy_elections: int = 0
     is_lossy: bool = False
+    lossy_epoch: int = 0
+    """Leaders of earlier epochs commit nothing any more."""
 
     by_base: dict[int, Piece] = field(default_factory=dict)
     committed: list[int] = field(default_factory=list)
@@ -191,6 +193,8 @@ class Witness:
         # Who was deposed uncleanly wakes up with what is lost: it commits nothing by that.
         is_news = copy.life != life or not copy.led or high > copy.high_watermark
         rose = is_news or not truth.is_lossy
+        if replica.leader is not None and replica.leader.epoch < truth.lossy_epoch:
+            rose = False  # it begins to lead in an epoch that is over
         copy.life = life
         copy.high_watermark = high
         if replica.leader is not None:
@@ -279,4 +283,5 @@ class Witness:
             view = None if topic is None else topic.partitions[partition]
             if view is not None and view.lossy_elections > truth.lossy_elections:
                 truth.lossy_elections = view.lossy_elections
+                truth.lossy_epoch = view.leader_epoch
                 self.lossy_election((name, Partition(partition)), view.leader)
