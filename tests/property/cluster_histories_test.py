@@ -15,8 +15,8 @@ PARTS = 4
 HISTORIES = 240
 HISTORIES_NIGHTLY = 20_000
 ONCE_FAILED = [300_546, 400_144, 400_383, 811_516]
-"""A log that had lost its first segments was killed before it attached, and forgot it. The last one:
-who slept through an unclean election, and was taken for its epoch's leader, when it woke."""
+"""A log that had lost its first segments was killed before it attached, and forgot it. The last:
+who slept through an unclean election was taken for its epoch's leader when it woke."""
 
 
 @pytest.mark.slow
