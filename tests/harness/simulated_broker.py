@@ -214,7 +214,8 @@ class Life:
                 return
             self.clients[client] = on_end
             self.dispatcher.begin(client, memoryview(bytearray(frame)), self.world.now)
-            if client.session.in_flight and client.session._slots[0].pieces is not None:
+            session = client.session
+            if session._ready or (session._slots and session._slots[0].pieces is not None):
                 client.answered()
 
         self.turn(take)
