@@ -111,6 +111,10 @@ class Truth:
             self.by_base[piece.base] = piece
             self.committed.append(max(epoch, *self.committed[-1:]) if self.committed else epoch)
 
+    def is_over(self, replica: Replica) -> bool:
+        """Whether it leads in an epoch that an unclean election ended."""
+        return replica.leader is not None and replica.leader.epoch < self.lossy_epoch
+
     def before(self, epoch: int) -> int:
         """How many pieces were committed in earlier epochs."""
         return bisect_left(self.committed, epoch)
@@ -192,9 +196,7 @@ class Witness:
             )
         # Who was deposed uncleanly wakes up with what is lost: it commits nothing by that.
         is_news = copy.life != life or not copy.led or high > copy.high_watermark
-        rose = is_news or not truth.is_lossy
-        if replica.leader is not None and replica.leader.epoch < truth.lossy_epoch:
-            rose = False  # it begins to lead in an epoch that is over
+        rose = (is_news or not truth.is_lossy) and not truth.is_over(replica)
         copy.life = life
         copy.high_watermark = high
         if replica.leader is not None:
