@@ -111,9 +111,12 @@ class Truth:
             self.by_base[piece.base] = piece
             self.committed.append(max(epoch, *self.committed[-1:]) if self.committed else epoch)
 
-    def is_over(self, replica: Replica) -> bool:
-        """Whether it leads in an epoch that an unclean election ended."""
-        return replica.leader is not None and replica.leader.epoch < self.lossy_epoch
+    def may_grow(self, replica: Replica, *, is_news: bool) -> bool:
+        """Not by what is no news after an unclean election, nor by who leads in an epoch that one
+        ended."""
+        if replica.leader is not None and replica.leader.epoch < self.lossy_epoch:
+            return False
+        return is_news or not self.is_lossy
 
     def before(self, epoch: int) -> int:
         """How many pieces were committed in earlier epochs."""
@@ -196,7 +199,7 @@ class Witness:
             )
         # Who was deposed uncleanly wakes up with what is lost: it commits nothing by that.
         is_news = copy.life != life or not copy.led or high > copy.high_watermark
-        rose = (is_news or not truth.is_lossy) and not truth.is_over(replica)
+        rose = truth.may_grow(replica, is_news=is_news)
         copy.life = life
         copy.high_watermark = high
         if replica.leader is not None:
