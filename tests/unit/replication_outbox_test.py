@@ -5,7 +5,18 @@ from pathlib import Path
 from harness.brokers import ME, HandlerBench
 from harness.peers import Peer, replicated, shown
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset
-from tidelog.wire.replication import FROM_FOLLOWER, Head, Join, Open, Opened, decode, encode
+from tidelog.node.replica.outbox import Address, Outbox
+from tidelog.wire.replication import (
+    FROM_FOLLOWER,
+    Bytes,
+    Detach,
+    Head,
+    Join,
+    Open,
+    Opened,
+    decode,
+    encode,
+)
 
 OTHER = BrokerId(7)
 LIFE = Incarnation(107)
@@ -36,3 +47,31 @@ def test_both_ends_of_two_streams_of_the_same_number_speak_for_themselves(tmp_pa
     for entries in said:
         ends = {isinstance(message, FROM_FOLLOWER) for message, _ in entries}
         assert len(ends) == 1, entries
+
+
+def test_what_is_said_after_a_message_s_end_goes_as_the_next_one() -> None:
+    woken: list[None] = []
+    outbox = Outbox(ME, Incarnation(1), lambda: woken.append(None))
+    to, other = Address(BrokerId(2), Incarnation(7), 1), Address(BrokerId(3), Incarnation(8), 1)
+    outbox.end_message(to)  # of nothing
+    outbox.say(to, Detach(1))
+    outbox.say(other, Detach(2))
+    outbox.end_message(to)
+    outbox.say(to, Bytes(3, Offset(0), Offset(0), Offset(0)), b"batch")
+    taken = [(said, decode(parts).entries) for said, parts in outbox.take()]
+    assert [(said, [one for one, _ in entries]) for said, entries in taken] == [
+        (to, [Detach(1)]),
+        (other, [Detach(2)]),
+        (to, [Bytes(3, Offset(0), Offset(0), Offset(0))]),
+    ]
+    assert (len(woken), outbox.take()) == (1, [])
+
+
+def test_what_nobody_wants_to_hear_is_forgotten_with_its_ended_messages() -> None:
+    outbox = Outbox(ME, Incarnation(1), lambda: None)
+    to = Address(BrokerId(2), Incarnation(7), 1)
+    outbox.say(to, Detach(1))
+    outbox.end_message(to)
+    outbox.say(to, Detach(2))
+    outbox.forget(to)
+    assert outbox.take() == []

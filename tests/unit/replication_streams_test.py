@@ -5,7 +5,14 @@ import pytest
 from harness.scenes import Scene
 from harness.simulated_cluster import A, B, C
 from tidelog.kernel.ids import BrokerId
-from tidelog.node.replica.sending import CHUNK_BYTES, CREDIT_BYTES, Outgoing, Sending
+from tidelog.node.replica.feeds import Outgoing
+from tidelog.node.replica.sending import (
+    BURST_SHARE,
+    CATCH_UP_SHARE,
+    CHUNK_BYTES,
+    CREDIT_BYTES,
+    Sending,
+)
 from tidelog.wire.replication import (
     Ack,
     Attach,
@@ -66,6 +73,46 @@ def test_catch_up_stays_within_its_credit() -> None:
     assert _stream(scene, C).unacked == 0
     scene.settle()
     scene.clients.check_all_is_there()
+
+
+def test_catch_up_goes_by_the_ring_and_takes_no_more_than_its_share_of_it() -> None:
+    ring_bytes = 12 * 1024 * 1024
+    scene = Scene(*ALL, ring_bytes=ring_bytes)
+    _behind(scene, 90, 100_000)
+    most = 0
+    scene.start(C)
+
+    def measure(_sender: BrokerId, _to: BrokerId, _one: Message) -> bool:
+        nonlocal most
+        stream = _sending(scene)._streams.get(C)
+        most = max(most, 0 if stream is None else stream.unacked)
+        return False
+
+    scene.lost = measure
+    scene.until_isr(*ALL)
+    share = ring_bytes // CATCH_UP_SHARE
+    assert share <= most < share + ring_bytes // BURST_SHARE + CHUNK_BYTES
+    said = [one for f, t, one in scene.said if (f, t) == (A, C)]
+    assert any(isinstance(one, Batch) and one.size > 100_000 * 2 for one in said)
+    assert not any(isinstance(one, Bytes) for one in said)
+    assert _stream(scene, C).unacked == 0
+    scene.settle()
+    scene.clients.check_all_is_there()
+
+
+def test_catch_up_beside_a_full_ring_goes_through_the_pipe() -> None:
+    scene = Scene(*ALL, ring_bytes=3 * 1024 * 1024, min_isr=1, lag_ms=60_000)
+    _behind(scene, 60, 100_000)
+    scene.cluster.supervisor_is_silent = True
+    scene.cluster.pause(B)
+    ring = _sending(scene)._ring
+    assert ring is not None
+    while ring.put(bytes(100_000)) is not None:
+        ring.lend(B, 0, ring.size)
+    scene.start(C)
+    scene.cluster.until(lambda: scene.end(C) == scene.end(A), within_ms=5_000)
+    said = [one for f, t, one in scene.said if (f, t) == (A, C)]
+    assert any(isinstance(one, Bytes) for one in said)
 
 
 def test_catch_up_waits_where_nothing_is_acknowledged() -> None:

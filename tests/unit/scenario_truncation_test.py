@@ -10,7 +10,7 @@ from tidelog.kernel.ids import NO_EPOCH, Epoch, Offset, Partition
 from tidelog.node.replica.follower import cut_to
 from tidelog.node.replica.sending import epoch_end
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.replication import Ack, Attach, Bytes, EpochEnd, Head, Refused, encode
+from tidelog.wire.replication import Ack, Attach, Batch, EpochEnd, Head, Refused, encode
 
 
 def test_hw_truncation_loss() -> None:
@@ -168,7 +168,7 @@ def test_stale_epoch_fetch_counts_for_hw() -> None:
     assert write.is_acked
     said = [one for f, t, one in scene.said if (f, t) == (B, C) and isinstance(one, EpochEnd)]
     assert [(one.epoch, one.end) for one in said] == [(0, 1)]
-    assert any(isinstance(one, Bytes) for _, _, one in scene.said)
+    assert any(isinstance(one, Batch) for _, _, one in scene.said)
     assert (scene.log(C), scene.high(B)) == ("0-0:0 1-1:1", 2)
     assert scene.clients.fetch(B, 0, epoch=0).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert scene.clients.fetch(B, 0, epoch=2).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH

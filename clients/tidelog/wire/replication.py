@@ -108,7 +108,7 @@ class Attached(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """From a leader: one batch lies in my ring."""
+    """From a leader: one batch lies in my ring, or in catch-up several."""
 
     channel: int
     after: Offset

@@ -29,13 +29,15 @@ class Outbox:
         """Called when there is something to take, where there was nothing."""
         self._frames: dict[Address, bytearray] = {}
         self._payloads: dict[Address, list[Payload]] = {}
+        self._ended: list[tuple[Address, list[Payload]]] = []
+        """Messages that nothing is added to; before those in `_frames`."""
         self._heads: dict[Address, bytes] = {}
 
     def say(self, to: Address, message: Message, payload: Payload | None = None) -> None:
         """A payload must stay as it is until it is sent."""
         frame = self._frames.get(to)
         if frame is None:
-            if not self._frames:
+            if not self._frames and not self._ended:
                 self._on_first()
             frame = self._frames[to] = bytearray(self._heads.get(to) or self._head(to))
         frame += packed(message)
@@ -50,15 +52,24 @@ class Outbox:
         self._heads[to] = head
         return head
 
+    def end_message(self, to: Address) -> None:
+        """What is said to it from now on goes as another message, which is heard later."""
+        frame = self._frames.pop(to, None)
+        if frame is not None:
+            self._ended.append((to, [frame, *self._payloads.pop(to, ())]))
+
     def forget(self, to: Address) -> None:
         """Nobody wants to hear it any more."""
         self._frames.pop(to, None)
         self._payloads.pop(to, None)
+        self._ended = [one for one in self._ended if one[0] != to]
 
     def take(self) -> list[tuple[Address, list[Payload]]]:
         """Each stream's message in parts, since this was last asked."""
         frames, self._frames = self._frames, {}
         payloads, self._payloads = self._payloads, {}
-        if not payloads:
+        if not payloads and not self._ended:
             return [(to, [frame]) for to, frame in frames.items()]
-        return [(to, [frame, *payloads.get(to, ())]) for to, frame in frames.items()]
+        ended, self._ended = self._ended, []
+        rest = [(to, [frame, *payloads.get(to, ())]) for to, frame in frames.items()]
+        return [*ended, *rest]

@@ -11,12 +11,13 @@ from tidelog.kernel.ids import BrokerId, Incarnation, Offset, Partition, Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.ipc.events import Kind
 from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.replica.feeds import Feed, Outgoing
 from tidelog.node.replica.leader import AdvanceHighWatermark, Leader
 from tidelog.node.replica.outbox import Address, Outbox
 from tidelog.node.replica.receiving import Note, Receiving
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.rings import Rings
-from tidelog.node.replica.sending import Feed, Outgoing, Sending
+from tidelog.node.replica.sending import Sending
 from tidelog.node.replica.waiting import Waiting
 from tidelog.wire.control import IsrChange
 from tidelog.wire.errors import ErrorCode, WireError

@@ -5,7 +5,6 @@ A feed is *live* when it was sent all the log holds: then each appended batch go
 the ring where the follower has joined it. Else it catches up from the log, as far as credit goes.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -16,6 +15,7 @@ from tidelog.node.ipc.ring import RingWriter
 from tidelog.node.log.log import Log
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.catch_up import first_batch, size_from, whole_batches
+from tidelog.node.replica.feeds import Feed, Outgoing
 from tidelog.node.replica.outbox import Address, Outbox
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.rings import Rings
@@ -38,7 +38,12 @@ from tidelog.wire.replication import (
 
 CREDIT_BYTES: Final = 2 * 1024 * 1024
 """So much is under way to one follower outside the ring."""
+CATCH_UP_SHARE: Final = 2
+"""Of the ring: so much of it is under way to one follower that catches up."""
 CHUNK_BYTES: Final = 512 * 1024
+ACKED_TOGETHER_BYTES: Final = 1024 * 1024
+"""A message of catch-up is acknowledged as a whole: more of it would leave the follower idle until
+the leader has heard of it and sent more."""
 BURST_BYTES_WITHOUT_RING: Final = CREDIT_BYTES
 BURST_SHARE: Final = 8
 """Of the ring: a rest no larger than this goes out at once, whatever the credit."""
@@ -46,77 +51,6 @@ REPEAT_MS: Final = 500
 TELL_WITHIN_MS: Final = 10
 LEAVE_WITHIN_MS: Final = 500
 PARKED_MAX: Final = 20_000
-
-
-class Feed:
-    """One follower of one partition, on its channel. Invariant: acked <= sent <= the log's end."""
-
-    __slots__ = (
-        "acked",
-        "channel",
-        "epoch",
-        "live",
-        "outgoing",
-        "replica",
-        "sent",
-        "told",
-        "told_at",
-        "unacked",
-    )
-
-    def __init__(
-        self, outgoing: "Outgoing", channel: int, replica: Replica, epoch: Epoch, start: Offset
-    ) -> None:
-        self.outgoing = outgoing
-        self.channel = channel
-        self.replica = replica
-        self.epoch = epoch
-        self.sent = self.acked = start
-        self.live = False
-        self.told = Offset(-1)
-        """The high watermark that it was sent last, and when it was."""
-        self.told_at = Instant(0)
-        self.unacked: deque[tuple[Offset, int]] = deque()
-        """Bytes under way outside the ring: where they end in the log, how many they are."""
-
-
-class Outgoing:
-    """The stream to one follower broker."""
-
-    __slots__ = (
-        "address",
-        "behind",
-        "broker_epoch",
-        "counted_on",
-        "feeds",
-        "joined",
-        "leaving",
-        "leaving_since",
-        "parked",
-        "unacked",
-    )
-
-    def __init__(self, address: Address, broker_epoch: Offset) -> None:
-        self.address = address
-        self.broker_epoch = broker_epoch
-        self.counted_on = False
-        """Whether our metadata has said of this life that it is in the cluster."""
-        self.feeds: dict[int, Feed] = {}
-        self.behind: dict[Feed, None] = {}
-        """Those that catch up; the first is the next to get something."""
-        self.parked: dict[int, Attach] = {}
-        """Their leader epoch is not known here yet."""
-        self.joined = 0
-        """The ring it reads."""
-        self.leaving = 0
-        """The ring it was asked to leave, and since when."""
-        self.leaving_since = Instant(0)
-        self.unacked = 0
-        """Bytes under way outside the ring."""
-
-    @property
-    def peer(self) -> BrokerId:
-        return self.address.peer
 
 
 class Sending:
@@ -403,10 +337,7 @@ class Sending:
                 continue
             if ring is not None and position is not None and stream.joined == ring.number:
                 place = Batch(feed.channel, feed.sent, ring.number, position, size, told, start)
-                self._outbox.say(stream.address, place)
-                ring.lend(stream.address.peer, position, size)
-                feed.told = told
-                self._sent(now, feed, end)
+                self._lend(now, ring, feed, place, end)
             else:
                 self._send_beside_the_ring(now, feed, batch, end)
 
@@ -436,14 +367,24 @@ class Sending:
             feed.live = False
             stream.behind[feed] = None
 
+    def _lend(self, now: Instant, ring: RingWriter, feed: Feed, place: Batch, end: Offset) -> None:
+        stream = feed.outgoing
+        self._outbox.say(stream.address, place)
+        ring.lend(stream.address.peer, place.position, place.size)
+        feed.told = place.high_watermark
+        self._sent(now, feed, end)
+
     def _send_bytes(self, now: Instant, feed: Feed, payload: Payload, end: Offset) -> None:
         stream, replica = feed.outgoing, feed.replica
         feed.told = replica.high_watermark
         entry = Bytes(feed.channel, feed.sent, feed.told, Offset(replica.log.start))
         self._outbox.say(stream.address, entry, payload)
-        feed.unacked.append((end, len(payload)))
-        stream.unacked += len(payload)
+        self._use_credit(feed, end, len(payload))
         self._sent(now, feed, end)
+
+    def _use_credit(self, feed: Feed, end: Offset, size: int) -> None:
+        feed.unacked.append((end, size))
+        feed.outgoing.unacked += size
 
     def _sent(self, now: Instant, feed: Feed, end: Offset) -> None:
         feed.sent, feed.told_at = end, now
@@ -481,17 +422,60 @@ class Sending:
             raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
         burst = False
         while feed.sent < log.end:
-            if stream.unacked >= CREDIT_BYTES and not burst:
-                rest = size_from(log, feed.sent)
-                if stream.unacked + rest > CREDIT_BYTES + self._burst_bytes():
-                    return False
-                burst = True
+            burst = burst or self._may_burst(feed)
+            if not burst and stream.unacked >= self._credit(stream):
+                return False
             found = log.read(max(feed.sent, log.start), CHUNK_BYTES, log.end, min_one=True)
             if found is None:
                 break  # compaction left nothing there; the next batch begins behind it
-            payload, end = whole_batches(found)
-            self._send_bytes(now, feed, payload, end)
+            if not self._send_chunk(now, feed, *whole_batches(found), burst=burst):
+                return False
         return True
+
+    def _may_burst(self, feed: Feed) -> bool:
+        """Whether credit is used up, and the rest is so little that it goes out all the same."""
+        stream = feed.outgoing
+        credit = self._credit(stream)
+        if stream.unacked < credit:
+            return False
+        rest = size_from(feed.replica.log, feed.sent)
+        return stream.unacked + rest <= credit + self._burst_bytes()
+
+    def _send_chunk(
+        self, now: Instant, feed: Feed, payload: memoryview, end: Offset, *, burst: bool
+    ) -> bool:
+        """False where it must wait for credit."""
+        stream = feed.outgoing
+        before = stream.unacked
+        if not self._send_by_ring(now, feed, payload, end):
+            if before >= CREDIT_BYTES and not burst:
+                return False
+            self._send_bytes(now, feed, payload, end)
+        if before // ACKED_TOGETHER_BYTES != stream.unacked // ACKED_TOGETHER_BYTES:
+            self._outbox.end_message(stream.address)
+        return True
+
+    def _send_by_ring(self, now: Instant, feed: Feed, payload: memoryview, end: Offset) -> bool:
+        """What the log holds, by the ring where there is room: through the pipe it is copied four
+        times more, and a follower that is behind would stay behind while producers are quick."""
+        ring, stream, replica = self._ring, feed.outgoing, feed.replica
+        size = len(payload)
+        if ring is None or stream.joined != ring.number or not ring.fits(size):
+            return False
+        position = ring.put(payload)
+        if position is None:
+            return False
+        told, start = replica.high_watermark, Offset(replica.log.start)
+        place = Batch(feed.channel, feed.sent, ring.number, position, size, told, start)
+        self._use_credit(feed, end, size)
+        self._lend(now, ring, feed, place, end)
+        return True
+
+    def _credit(self, stream: Outgoing) -> int:
+        ring = self._ring
+        if ring is None or stream.joined != ring.number:
+            return CREDIT_BYTES
+        return max(CREDIT_BYTES, ring.size // CATCH_UP_SHARE)
 
     def _burst_bytes(self) -> int:
         return BURST_BYTES_WITHOUT_RING if self._ring is None else self._ring.size // BURST_SHARE
@@ -522,7 +506,7 @@ class Sending:
         if feed.acked == feed.sent:
             self._unacked.pop(feed, None)
         self._on_vouched(now, feed, ack.end, ack.log_start)
-        if stream.behind and stream.unacked < CREDIT_BYTES:
+        if stream.behind and stream.unacked < self._credit(stream):
             self._catch_up(now, stream)
 
     def tick(self, now: Instant) -> None:
@@ -534,7 +518,7 @@ class Sending:
         self.tell(now)
         self._leave_ring_to_its_holder(now)
         for stream in list(self._streams.values()):
-            if stream.behind and stream.unacked < CREDIT_BYTES:
+            if stream.behind and stream.unacked < self._credit(stream):
                 self._catch_up(now, stream)  # what had used the credit is gone, not acknowledged
 
     def tell(self, now: Instant) -> None:

@@ -26,6 +26,7 @@ from tidelog.wire.replication import Payload
 
 _DRAIN_WITHIN_MS: Final = 200
 _DRAIN_LOOK_S: Final = 0.002
+_LONG_MS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +116,14 @@ class Replicator:
         self._pipes.close()
 
     def _on_message(self, parts: Sequence[Payload]) -> None:
+        began = _now()
         try:
-            self.machine.received(_now(), parts)
+            self.machine.received(began, parts)
         except WireError as error:
             # Only a broker of another version, or a broken one, says such a thing.
             self._log.error("message_refused", reason=str(error))
+        if self._woken and _now() - began >= ms(_LONG_MS):
+            self._send_all()  # who waits for this answer shall not wait for the next message too
         self._set_timer()
 
     def _wake(self) -> None:
@@ -129,6 +133,9 @@ class Replicator:
 
     def _flush(self) -> None:
         self._woken = False
+        self._send_all()
+
+    def _send_all(self) -> None:
         for peer, parts in self.machine.take_sends():
             if not self._pipes.send(peer, parts):
                 self._log.warning("pipe_full", broker=peer)
