@@ -163,7 +163,7 @@ def test_a_truncation_is_told_with_offsets_and_epochs_among_what_led_to_it(tmp_p
         stage.resume(0)
         stage.until_isr(0, 1, 2)
         events = timeline(stage.cluster)
-        cut = {"from": 4, "to": 2, "last_epoch": 0, "leader_epoch": 1}
+        cut = {"from": 4, "to": 2, "last_epoch": 0, "leader_epoch": 1, "committed": 0}
         story = [
             first(events, "leads", process="broker-0", leader_epoch=0, end=0),
             first(events, "high_watermark", process="broker-0", leader_epoch=0, to=1),
@@ -180,4 +180,4 @@ def test_a_truncation_is_told_with_offsets_and_epochs_among_what_led_to_it(tmp_p
         assert story == sorted(story), events
         shown = stage.cluster.done("timeline", "t:0").out
         (line,) = [line for line in shown.splitlines() if "truncated" in line]
-        assert line.endswith("from=4 to=2 last_epoch=0 leader_epoch=1")
+        assert line.endswith("from=4 to=2 last_epoch=0 leader_epoch=1 committed=0")

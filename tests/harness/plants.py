@@ -31,7 +31,7 @@ def _kip_101() -> list[Swap]:
         before, high = replica.log.end, replica.high_watermark
         if high < before:
             replica.log.truncate_to(high)
-            self._note(Kind.TRUNCATED, replica, (before, replica.log.end, 0, 0))
+            self._note(Kind.TRUNCATED, replica, (before, replica.log.end, 0, 0, 0))
         attach(self, now, stream, replica)
 
     return [(Receiving, "_attach", cuts)]

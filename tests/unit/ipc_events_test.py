@@ -24,7 +24,7 @@ LIFE = Incarnation(7)
 
 
 def truncated(start: int, end: int = 0) -> Happening:
-    return Happening(Kind.TRUNCATED, TOPIC, 3, (start, end, 4, 5))
+    return Happening(Kind.TRUNCATED, TOPIC, 3, (start, end, 4, 5, 0))
 
 
 def ring_of(count: int) -> bytearray:
@@ -48,7 +48,7 @@ def test_what_was_recorded_is_read_as_it_was() -> None:
     (event,) = read_ring(memoryview(ring_of(1)))
     assert (event.number, event.wall_ns, event.incarnation) == (1, 10, LIFE)
     assert (event.kind, event.topic, event.partition) == (Kind.TRUNCATED, TOPIC, 3)
-    assert event.fields == {"from": 1, "to": 0, "last_epoch": 4, "leader_epoch": 5}
+    assert event.fields == {"from": 1, "to": 0, "last_epoch": 4, "leader_epoch": 5, "committed": 0}
 
 
 def test_a_full_ring_keeps_the_last_ones() -> None:

@@ -51,7 +51,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def test_an_event_is_on_the_board_at_once_and_in_the_log_after_a_turn(bench: Bench) -> None:
     life = bench.life(3)
-    life.record(Kind.TRUNCATED, TOPIC, 0, 120, 117, 4, 5)
+    life.record(Kind.TRUNCATED, TOPIC, 0, 120, 117, 4, 5, 0)
     assert bench.on_board() == 1
     assert bench.lines() == []
     life.turn()
@@ -66,7 +66,7 @@ def test_an_event_is_on_the_board_at_once_and_in_the_log_after_a_turn(bench: Ben
 def test_a_topic_that_is_gone_is_told_by_its_id(bench: Bench) -> None:
     bench.names.clear()
     life = bench.life(3)
-    life.record(Kind.TRUNCATED, TOPIC, 0, 2, 1, 4, 5)
+    life.record(Kind.TRUNCATED, TOPIC, 0, 2, 1, 4, 5, 0)
     life.turn()
     (line,) = bench.lines()
     assert line["partition"] == f"{line['topic_id']}-0"

@@ -148,7 +148,7 @@ def test_paused_leader_returns() -> None:
     scene.until_isr(A, B, C)
     assert scene.log(A) == scene.log(B) == scene.log(C) == "0-51:5 52-52:6"
     cuts = [(who, what) for who, kind, _, what in cluster.notes if kind == "truncated"]
-    assert (A, {"from": 54, "to": 52, "last_epoch": 5, "leader_epoch": 6}) in cuts
+    assert (A, {"from": 54, "to": 52, "last_epoch": 5, "leader_epoch": 6, "committed": 0}) in cuts
     assert alone.is_acked  # acks=1 promises no more than the leader's own log
 
 

@@ -20,6 +20,7 @@ def _a_alone_has_the_rest(*, unclean: bool = False) -> Scene:
     for _ in range(4):
         scene.wrote(A, 10)
     assert (scene.high(A), scene.end(B)) == (100, 60)
+    scene.checkpoint(A)
     scene.cluster.kill(A)
     return scene
 
@@ -66,7 +67,7 @@ def test_unclean_on() -> None:
     said = [one for f, t, one in scene.said if (f, t) == (B, A) and isinstance(one, EpochEnd)]
     assert [(one.epoch, one.end) for one in said] == [(0, 60)]
     assert scene.end(A) == 60
-    cut = {"from": 100, "to": 60, "last_epoch": 0, "leader_epoch": epoch}
+    cut = {"from": 100, "to": 60, "last_epoch": 0, "leader_epoch": epoch, "committed": 40}
     assert (A, "truncated", KEY, cut) in cluster.notes
 
 

@@ -107,7 +107,13 @@ FIELDS: Final[Mapping[Kind, tuple[tuple[str, Shape], ...]]] = {
     Kind.CUT_OFF: (_BROKER, ("life", Shape.NUMBER), ("connections", Shape.NUMBER)),
     Kind.LEADS: (_EPOCH, _END, _WATERMARK),
     Kind.FOLLOWS: (_LEADER, _EPOCH, _END, _WATERMARK),
-    Kind.TRUNCATED: (_FROM, _TO, ("last_epoch", Shape.NUMBER), _EPOCH),  # of what it had; now
+    Kind.TRUNCATED: (
+        _FROM,
+        _TO,
+        ("last_epoch", Shape.NUMBER),  # of what it had
+        _EPOCH,  # now
+        ("committed", Shape.NUMBER),  # of those it gives up, as far as it knew
+    ),
     Kind.STARTED_ANEW: (_FROM, _TO),
     Kind.HIGH_WATERMARK: (_FROM, _TO, _EPOCH),
     Kind.ISR_PROPOSED: (_ISR, _EPOCH),

@@ -371,14 +371,17 @@ class Receiving:
     ) -> None:
         log, before, last_epoch = replica.log, replica.log.end, replica.log.epochs.latest
         end = cut_to(log, message.epoch, message.end)
-        _follower(replica).cut(log, end)
+        follower = _follower(replica)
+        safe = follower.high_watermark
+        follower.cut(log, end)
         if (log.end, log.epochs.latest) == (before, last_epoch):
             reason = f"nothing to cut at {end}, yet the leader's epoch {message.epoch} is not ours"
             raise WireError(reason)
         replica.above.clear()
         if log.end != before:
-            epochs = (last_epoch, _follower(replica).epoch)
-            self._note(Kind.TRUNCATED, replica, (before, log.end, *epochs))
+            cost = max(0, safe - log.end)
+            cut = (before, log.end, last_epoch, follower.epoch, cost)
+            self._note(Kind.TRUNCATED, replica, cut)
         self._attach(now, stream, replica)
 
     def _attached(
