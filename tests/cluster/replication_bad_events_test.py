@@ -1,4 +1,4 @@
-"""Publicly seen bad events between brokers, with real processes: a copy that is broken off, a ring
+"""Bad events between brokers, with real processes: a copy that is broken off, a ring
 that its dead owner left torn, messages that were meant for an earlier life."""
 
 import os
@@ -20,22 +20,23 @@ pytestmark = pytest.mark.slow
 
 A, B, C = range(3)
 TEN = [b"%d" % number for number in range(10)]
-LARGE = bytes(100_000)
-BACKLOG = 240
+LARGE = bytes(200_000)
+BACKLOG = 320
+BETWEEN_WINDOWS_MS = 400
 TORN_BYTES = 1 << 20
 
 
 def test_a_follower_killed_and_stopped_in_mid_copy_of_a_backlog_has_all_of_it_in_the_end(
     tmp_path: Path,
 ) -> None:
-    """Twelve windows of credit are needed; it comes to two or three of them at a time."""
+    """Four windows of credit are needed; each breaking off comes after one of them."""
     with staged(tmp_path, "min.insync.replicas=2") as stage:
         stage.sent(*TEN)
         stage.kill(C)
         stage.until_isr(A, B)
         stage.sent(*[LARGE] * BACKLOG)
         for break_off in (stage.kill, stage.pause):
-            stage.slow(A, C, 100)
+            stage.slow(A, C, BETWEEN_WINDOWS_MS)
             before = size(stage, C)
             stage.start(C)
             under_way = [stage.sending(value) for value in TEN]
