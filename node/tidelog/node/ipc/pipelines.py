@@ -7,10 +7,9 @@ life, which drops it: every message names the life it is meant for.
 """
 
 import asyncio
-import contextlib
 import socket
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -113,7 +112,7 @@ class Pipelines:
         self._short = _short_inbox(broker_short_endpoint(runtime_dir, me))
         self._buffer = memoryview(bytearray(_SHORT_BYTES_MAX))
         self._ways: dict[BrokerId, _Way] = {}
-        self._received: dict[BrokerId, Received] = {}
+        self._received: defaultdict[BrokerId, Received] = defaultdict(Received)
         self._held: dict[BrokerId, deque[list[bytes]]] = {}
         """On slow links: what waits for its time."""
         self._closed = False
@@ -209,7 +208,7 @@ class Pipelines:
             self._on_message(parts)  # it says of itself that it is none
             return
         stamp = read_stamp(parts[0])
-        received = self._received.setdefault(stamp.sender, Received())
+        received = self._received[stamp.sender]
         received.piped(stamp)
         self._on_message([memoryview(parts[0])[:-STAMP_BYTES], *parts[1:]])
         for released in received.released():
@@ -234,11 +233,8 @@ class Pipelines:
             self._on_message([frame])
             return True
         stamp = read_stamp(frame)
-        received = self._received.get(stamp.sender)
-        if received is None:
-            received = self._received[stamp.sender] = Received()
         frame = frame[:-STAMP_BYTES]
-        if received.short(stamp, frame):
+        if self._received[stamp.sender].short(stamp, frame):
             self._on_message([frame])
         return True
 
@@ -246,8 +242,7 @@ class Pipelines:
 def _short_inbox(endpoint: str) -> socket.socket:
     """What an earlier life of this broker left there leads nowhere."""
     made = _datagrams()
-    with contextlib.suppress(FileNotFoundError):
-        Path(endpoint).unlink()
+    Path(endpoint).unlink(missing_ok=True)
     made.bind(endpoint)
     return made
 

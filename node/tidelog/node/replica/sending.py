@@ -325,10 +325,8 @@ class Sending:
         feeds = self._feeds.get(replica)
         if feeds is None:
             return
-        leader = replica.leader
-        assert leader is not None
-        end, size = leader.end, len(batch)
-        told, start = leader.high_watermark, Offset(replica.log.start)
+        assert replica.leader is not None
+        end, size = replica.leader.end, len(batch)
         ring = self._ring
         position = None if ring is None else self._put(now, ring, feeds, batch)
         for feed in feeds:
@@ -336,8 +334,7 @@ class Sending:
             if not feed.live:
                 continue
             if ring is not None and position is not None and stream.joined == ring.number:
-                place = Batch(feed.channel, feed.sent, ring.number, position, size, told, start)
-                self._lend(now, ring, feed, place, end)
+                self._lend(now, ring, feed, position, size, end)
             else:
                 self._send_beside_the_ring(now, feed, batch, end)
 
@@ -367,11 +364,16 @@ class Sending:
             feed.live = False
             stream.behind[feed] = None
 
-    def _lend(self, now: Instant, ring: RingWriter, feed: Feed, place: Batch, end: Offset) -> None:
-        stream = feed.outgoing
+    def _lend(
+        self, now: Instant, ring: RingWriter, feed: Feed, position: int, size: int, end: Offset
+    ) -> None:
+        """Tell the follower where in the ring the next of its log lies."""
+        stream, replica = feed.outgoing, feed.replica
+        told = feed.told = replica.high_watermark
+        start = Offset(replica.log.start)
+        place = Batch(feed.channel, feed.sent, ring.number, position, size, told, start)
         self._outbox.say(stream.address, place)
-        ring.lend(stream.address.peer, place.position, place.size)
-        feed.told = place.high_watermark
+        ring.lend(stream.peer, position, size)
         self._sent(now, feed, end)
 
     def _send_bytes(self, now: Instant, feed: Feed, payload: Payload, end: Offset) -> None:
@@ -458,17 +460,14 @@ class Sending:
     def _send_by_ring(self, now: Instant, feed: Feed, payload: memoryview, end: Offset) -> bool:
         """What the log holds, by the ring where there is room: through the pipe it is copied four
         times more, and a follower that is behind would stay behind while producers are quick."""
-        ring, stream, replica = self._ring, feed.outgoing, feed.replica
-        size = len(payload)
-        if ring is None or stream.joined != ring.number or not ring.fits(size):
+        ring, size = self._ring, len(payload)
+        if ring is None or feed.outgoing.joined != ring.number or not ring.fits(size):
             return False
         position = ring.put(payload)
         if position is None:
             return False
-        told, start = replica.high_watermark, Offset(replica.log.start)
-        place = Batch(feed.channel, feed.sent, ring.number, position, size, told, start)
         self._use_credit(feed, end, size)
-        self._lend(now, ring, feed, place, end)
+        self._lend(now, ring, feed, position, size, end)
         return True
 
     def _credit(self, stream: Outgoing) -> int:
