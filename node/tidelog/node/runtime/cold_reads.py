@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.node.log.scan import first_bad
+from tidelog.node.runtime.disk import read_into
 
 _PROBE: Final = bytearray(1)
 
@@ -57,13 +58,7 @@ class _OpenFile:
         return os.fstat(self._fd).st_size
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        filled = 0
-        while filled < len(buffer):
-            got = os.preadv(self._fd, [buffer[filled:]], position + filled)
-            if got == 0:
-                break
-            filled += got
-        return filled
+        return read_into(self._fd, position, buffer)
 
 
 def _read_through(fd: int, position: int, size: int) -> int | None:

@@ -80,6 +80,17 @@ class OpenFiles:
             self._files[oldest] = None
 
 
+def read_into(fd: int, position: int, buffer: memoryview) -> int:
+    """How much of the buffer was filled: less than all of it at the end of the file alone."""
+    filled = os.preadv(fd, (buffer,), position)
+    while 0 < filled < len(buffer):
+        more = os.preadv(fd, (buffer[filled:],), position + filled)
+        if not more:
+            break
+        filled += more
+    return filled
+
+
 class DiskFile:
     """One file, by positioned calls; reopened by itself after it had to give its descriptor away.
 
@@ -129,14 +140,7 @@ class DiskFile:
         return memoryview(os.pread(self.fileno(), size, position))
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        fd = self.fileno()
-        filled = os.preadv(fd, (buffer,), position)
-        while 0 < filled < len(buffer):
-            more = os.preadv(fd, (buffer[filled:],), position + filled)
-            if not more:
-                break
-            filled += more
-        return filled
+        return read_into(self.fileno(), position, buffer)
 
     def write_at(self, position: int, part: Bytes) -> None:
         assert position + len(part) <= self._size, "write_at never grows a file"
