@@ -68,8 +68,15 @@ def test_garbage_in_place_of_the_folders_identity_is_told(idle: Cluster) -> None
 def test_a_broker_that_cannot_start_ends_the_start_with_its_sentence(idle: Cluster) -> None:
     refusing = Cluster(idle.folder, program=STAND_INS, environment={"STAND_IN_BROKER": "refuses"})
     for detach in ([], ["--detach"]):
-        err = sentence(refusing, "up", "--base-port", "0", *detach)
+        err = sentence(refusing, "up", "--base-port", "0", "--brokers", "1", *detach)
         assert err.endswith("cannot start broker 0: the data is on strike: give it a day off\n")
+
+
+def test_a_broker_that_has_ended_before_its_parent_looks_ends_the_start_too(idle: Cluster) -> None:
+    late = {"STAND_IN_BROKER": "refuses", "STAND_IN_FORK": "late"}
+    refusing = Cluster(idle.folder, program=STAND_INS, environment=late)
+    err = sentence(refusing, "up", "--base-port", "0", "--brokers", "1", "--detach")
+    assert err.endswith("cannot start broker 0: the data is on strike: give it a day off\n")
 
 
 def test_a_process_that_dies_at_its_start_ends_the_start(idle: Cluster) -> None:

@@ -3,6 +3,7 @@
 STAND_IN_BROKER and STAND_IN_COORDINATOR name a way to misbehave:
 refuses (says why it cannot start), dies (ends before it is ready), ignores (SIGTERM), silent (its
 heartbeat stops once it is ready), crashes (ends by itself 50 ms after it was ready).
+STAND_IN_FORK=late: the supervisor learns of a broker it forked only when that has ended.
 """
 
 import os
@@ -11,6 +12,7 @@ import socket
 import sys
 import time
 import types
+from collections.abc import Callable
 
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, Launch, board_name
@@ -23,7 +25,7 @@ from tidelog.node.runtime.process import (
     report_ready,
 )
 from tidelog.tools import cli
-from tidelog.tools.supervisor import entries
+from tidelog.tools.supervisor import child, entries
 
 log = EventLog("stand-in")
 BEAT_S = 0.02
@@ -98,6 +100,20 @@ def _live(launch: Launch, slot: SlotWriter, how: str) -> int:
         return 0
 
 
+def late_fork(fork: Callable[[child.Work], child.Forked]) -> Callable[[child.Work], child.Forked]:
+    """As on a busy machine, where the child runs first; for brokers that end by themselves."""
+
+    def fork_and_wait(work: child.Work) -> child.Forked:
+        forked = fork(work)
+        if work.role == "broker":
+            os.waitid(os.P_PIDFD, forked.pidfd, os.WEXITED | os.WNOWAIT)
+        return forked
+
+    return fork_and_wait
+
+
 if __name__ == "__main__":
+    if os.environ.get("STAND_IN_FORK") == "late":
+        vars(child)["fork"] = late_fork(child.fork)
     entries.load = lambda: entries.Entries(run_broker, run_coordinator)
     cli.main(sys.argv[1:])

@@ -361,7 +361,8 @@ class Supervisor:
     # -- what children say and do ---------------------------------------------------------------
 
     def _hear(self, name: Name, living: _Living) -> None:
-        assert living.ready_fd is not None
+        if living.ready_fd is None:
+            return  # it had ended before it was watched, and was reaped first in this very turn
         try:
             chunk = os.read(living.ready_fd, _READY_BYTES)
         except BlockingIOError:
