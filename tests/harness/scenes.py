@@ -64,6 +64,12 @@ class Scene:
     def end(self, broker: BrokerId, partition: int = 0) -> int:
         return int(self.cluster.replica(broker, "t", partition).log.end)
 
+    def content(self, broker: BrokerId) -> bytes:
+        """What lies in a log that never rolled."""
+        log = self.cluster.replica(broker).log
+        found = log.read(0, 1 << 20, log.end, min_one=True)
+        return b"" if found is None else bytes(found.file.read(found.position, found.size))
+
     def high(self, broker: BrokerId, partition: int = 0) -> int:
         return int(self.cluster.replica(broker, "t", partition).high_watermark)
 

@@ -71,6 +71,7 @@ class SimulatedCluster(TopicRequests):
         self.generations = dict.fromkeys(self.disks, 0)
         self.lives: dict[BrokerId, Life] = {}
         self.incarnations = dict.fromkeys(self.disks, 0)
+        self._swept: dict[BrokerId, int] = {}
         self.notes: list[tuple[BrokerId, str, TopicPartition, Fields]] = []
         self.coordinator = SimulatedCoordinator(
             self.timeline,
@@ -127,8 +128,7 @@ class SimulatedCluster(TopicRequests):
             disk_generation=self.generations[broker],
             settings={**self.settings, **settings},
         )
-        logs = {log.name.key: log for log in life.logs}
-        self.witness.reborn(broker, logs, life.incarnation, damaged=life.logs.offline)
+        self._look_anew(life)
         self.coordinator.tell(BrokerStarted(broker, life.incarnation))
         life.start()
         self.network.awake(broker)
@@ -343,7 +343,14 @@ class SimulatedCluster(TopicRequests):
             cut = self.witness.cut if kind is Kind.TRUNCATED else self.witness.emptied
             cut(replica, life.me, to)
 
+    def _look_anew(self, life: Life) -> None:
+        logs = {log.name.key: log for log in life.logs}
+        self.witness.reborn(life.me, logs, life.incarnation, damaged=life.logs.offline)
+
     def turned(self, life: Life) -> None:
+        if life._swept and self._swept.get(life.me) != life.incarnation:
+            self._swept[life.me] = life.incarnation
+            self._look_anew(life)  # it may have deleted what no topic has
         grew = [self.witness.look(life.me, life.incarnation, replica) for replica in life.replicas]
         if any(grew):
             self.witness.members(self.image)

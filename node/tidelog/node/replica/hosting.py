@@ -92,12 +92,23 @@ class Hosting:
     def sweep(self, image: MetadataImage) -> None:
         """Once, with the first image: delete what was deleted while this broker was away."""
         for log in self._logs:
-            topic = image.names.get(log.topic)
-            if topic is None or log.name.topic_id not in {topic.id, ZERO_UUID}:
+            if not self._is_wanted(image, log):
                 self._logs.delete(log.topic, log.partition)
         for name, partition in list(self._logs.offline):
             if name not in image.names:
                 self._logs.delete(name, partition)
+
+    def _is_wanted(self, image: MetadataImage, log: Log) -> bool:
+        """A power loss may have left a log without the file that names its topic. Whoever made the
+        name's next topic meanwhile counted on nobody who was away: where nobody counts on this
+        replica, its records may be the old topic's."""
+        topic = image.names.get(log.topic)
+        if topic is None:
+            return False
+        if log.name.topic_id != ZERO_UUID:
+            return log.name.topic_id == topic.id
+        view = image.partition(topic.id, log.partition)
+        return view is not None and self._me in (*view.isr, *view.elr, *view.last_known)
 
     def follow(self, now: Instant, changes: Changes) -> None:
         """Take what changed."""
