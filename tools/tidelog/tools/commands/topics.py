@@ -1,14 +1,11 @@
-"""`tidelog topic`: list, create, describe and delete, on any Kafka cluster."""
+"""`tidelog topic`: list, create and delete, on any Kafka cluster."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import click
 
 from tidelog.clients.admin.configs import Kind
-from tidelog.clients.admin.describe import eligible_replicas, replica_sizes
-from tidelog.clients.admin.offsets import END, START, FoundOffset, peek_offsets
 from tidelog.clients.admin.topics import (
     BROKER_CHOOSES,
     NewTopic,
@@ -19,12 +16,13 @@ from tidelog.clients.admin.topics import (
     wait_without_topics,
 )
 from tidelog.clients.client import Client
-from tidelog.clients.cluster_view import PartitionView, TopicView, refresh
+from tidelog.clients.cluster_view import TopicView, refresh
 from tidelog.clients.failures import ClientError
-from tidelog.kernel.ids import Partition, TopicPartition, uuid_text
+from tidelog.kernel.ids import uuid_text
 from tidelog.kernel.instant import s
 from tidelog.tools.commands.config import meant
 from tidelog.tools.commands.topic_alter import alter
+from tidelog.tools.commands.topic_describe import describe
 from tidelog.tools.commands.topic_offsets import offsets
 from tidelog.tools.commands.topic_records import delete_some, empty
 from tidelog.tools.completing import topic_names
@@ -38,7 +36,6 @@ from tidelog.tools.output import (
     fail,
     json_option,
     note,
-    size,
     table,
     yes_option,
 )
@@ -65,6 +62,7 @@ def topic() -> None:
 
 
 topic.add_command(alter)
+topic.add_command(describe)
 topic.add_command(offsets)
 topic.add_command(empty)
 topic.add_command(delete_some)
@@ -247,142 +245,3 @@ def _why(one: TopicDone) -> str:
     if one.code is ErrorCode.TOPIC_ALREADY_EXISTS:
         return "it exists already"
     return one.detail.rstrip(".") or SENTENCES.get(one.code, one.code.name)
-
-
-# -- describe -----------------------------------------------------------------------------------
-
-COLUMNS = (
-    "TOPIC",
-    "PARTITION",
-    "LEADER",
-    "EPOCH",
-    "REPLICAS",
-    "ISR",
-    "ELR",
-    "HIGH WATERMARK",
-    "LOG START",
-    "SIZE",
-)
-
-
-@topic.command(
-    "describe",
-    examples=("tidelog topic describe orders", "tidelog topic describe --unavailable"),
-)
-@click.argument("names", metavar="[NAME…]", nargs=-1, shell_complete=topic_names)
-@click.option("--under-replicated", is_flag=True, help="Only where replicas are not in sync.")
-@click.option("--unavailable", is_flag=True, help="Only where nobody leads.")
-@bootstrap_options
-@json_option
-def describe(
-    target: Target,
-    names: Sequence[str],
-    *,
-    under_replicated: bool,
-    unavailable: bool,
-    as_json: bool,
-) -> None:
-    """Show the partitions of topics, of all where none is named."""
-    with connected(target) as client:
-        topics = _topics_of(client, names)
-        facts = _Facts(client, topics)
-
-    keep = partial(_is_chosen, facts, under_replicated=under_replicated, gone=unavailable)
-    chosen = [(one, _numbers(one, keep)) for one in topics]
-    if under_replicated or unavailable:
-        chosen = [(one, numbers) for one, numbers in chosen if numbers]
-    _show(facts, chosen, as_json=as_json)
-
-
-def _show(facts: "_Facts", chosen: Sequence[tuple[TopicView, list[int]]], *, as_json: bool) -> None:
-    if as_json:
-        documents = [facts.document(one, numbers) for one, numbers in chosen]
-        emit_json({"version": VERSION, "topics": documents})
-    else:
-        table([facts.row(one, number) for one, numbers in chosen for number in numbers], COLUMNS)
-
-
-def _numbers(one: TopicView, keep: Callable[[PartitionView], bool]) -> list[int]:
-    return [number for number, partition in one.partitions.items() if keep(partition)]
-
-
-def _topics_of(client: Client, names: Sequence[str]) -> list[TopicView]:
-    """Those that are named; where none is, all."""
-    if names:
-        return known_topics(client, names)
-    client.run(refresh(client.view, None))
-    return [client.view.topics[name] for name in sorted(client.view.topics)]
-
-
-def _is_chosen(
-    facts: "_Facts", partition: PartitionView, *, under_replicated: bool, gone: bool
-) -> bool:
-    if under_replicated and len(partition.isr) >= len(partition.replicas):
-        return False
-    return not gone or partition.leader not in facts.brokers
-
-
-class _Facts:
-    """What is asked besides Metadata; what a cluster cannot tell is None."""
-
-    def __init__(self, client: Client, topics: Iterable[TopicView]) -> None:
-        self.brokers = frozenset(client.view.brokers)
-        names = [one.name for one in topics]
-        partitions = [
-            (name, Partition(number))
-            for name in names
-            for number in client.view.topics[name].partitions
-        ]
-        view = client.view
-        self._starts = client.run(peek_offsets(view, dict.fromkeys(partitions, START)))
-        self._ends = client.run(peek_offsets(view, dict.fromkeys(partitions, END)))
-        self._eligible = client.run(eligible_replicas(names))
-        self._sizes = client.run(replica_sizes(view, partitions))
-
-    def document(self, one: TopicView, numbers: Iterable[int]) -> dict[str, object]:
-        return {
-            "name": one.name,
-            "topic_id": uuid_text(one.topic_id) if one.has_id else None,
-            "internal": one.internal,
-            "partitions": [self._partition(one, number) for number in numbers],
-        }
-
-    def _partition(self, one: TopicView, number: int) -> dict[str, object]:
-        view = one.partitions[number]
-        key = (one.name, Partition(number))
-        eligible = self._eligible.get(key)
-        return {
-            "partition": number,
-            "leader": view.leader if view.leader in self.brokers else None,
-            "leader_epoch": view.epoch if view.epoch >= 0 else None,
-            "replicas": list(view.replicas),
-            "isr": list(view.isr),
-            "elr": None if eligible is None else list(eligible),
-            "offline": list(view.offline),
-            "high_watermark": _offset(self._ends.get(key)),
-            "log_start": _offset(self._starts.get(key)),
-            "size_bytes": self._size(key, view),
-        }
-
-    def row(self, one: TopicView, number: int) -> tuple[object, ...]:
-        facts = self._partition(one, number)
-        byte_count = facts["size_bytes"]
-        return (
-            one.name,
-            number,
-            *(facts[name] for name in ("leader", "leader_epoch", "replicas", "isr", "elr")),
-            *(facts[name] for name in ("high_watermark", "log_start")),
-            size(byte_count) if isinstance(byte_count, int) else None,
-        )
-
-    def _size(self, key: TopicPartition, view: PartitionView) -> int | None:
-        """The leader's; of a partition without one, the largest that is left."""
-        of_leader = self._sizes.get((key, view.leader))
-        if of_leader is not None:
-            return of_leader
-        known = (self._sizes.get((key, broker)) for broker in view.replicas)
-        return max((one for one in known if one is not None), default=None)
-
-
-def _offset(found: FoundOffset | None) -> int | None:
-    return None if found is None else found.offset
