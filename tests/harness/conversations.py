@@ -30,12 +30,15 @@ from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
 from tidelog.wire.messages import k37_create_partitions as growth
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
+from tidelog.wire.messages import k55_describe_quorum as quorum
+from tidelog.wire.messages import k64_unregister_broker as unregistering
 from tidelog.wire.metadata_records import BrokerFenced, MetadataRecord, StopKind
 
 CREATE_VERSION = 7
 DELETE_VERSION = 6
 GROWTH_VERSION = 3
 ALTER_VERSION = 1
+QUORUM_VERSION = 2
 CALL_MS = 5_000
 CLIENT = Client("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1:50000")
 
@@ -61,6 +64,9 @@ class Outcome:
         if frame[0] == altering.API.key:
             _, altered = decode_response(altering.API, ALTER_VERSION, frame)
             return [row.error_code for row in altered.responses]
+        if frame[0] == unregistering.API.key:
+            _, gone = decode_response(unregistering.API, 0, frame)
+            return [gone.error_code]
         _, deleted = decode_response(deletion.API, DELETE_VERSION, frame)
         return [row.error_code for row in deleted.responses]
 
@@ -255,6 +261,28 @@ class Conversation:
         return self._forward(
             broker, joined(encode_request(altering.API, ALTER_VERSION, 44 << 24, None, request))
         )
+
+    def unregister(self, broker: int, whom: int) -> Outcome:
+        request = unregistering.UnregisterBrokerRequest(broker_id=whom)
+        return self._forward(
+            broker, joined(encode_request(unregistering.API, 0, 64 << 24, None, request))
+        )
+
+    def describe_quorum(
+        self, broker: int, request: quorum.DescribeQuorumRequest
+    ) -> quorum.DescribeQuorumResponse:
+        """What is told by now: what is under way goes on afterwards."""
+        frame = joined(encode_request(quorum.API, QUORUM_VERSION, 55 << 24, None, request))
+        side = self.sides[BrokerId(broker)]
+        outcome = self._forward(broker, frame)
+        peer, asked = self.inbox.pop()
+        assert self.front is not None
+        for effect in self.front.step(self.now, front.Received(peer, asked)):
+            assert isinstance(effect, front.SendTo)
+            self._broker_step(side, link.Received(encode(effect.message)))
+        assert isinstance(outcome.result, bytes), outcome
+        _, answer = decode_response(quorum.API, QUORUM_VERSION, memoryview(outcome.result))
+        return answer
 
     def _forward(self, broker: int, frame: bytes) -> Outcome:
         number, deadline = next(self._numbers), Instant(self.now + ms(CALL_MS))

@@ -15,6 +15,7 @@ from tidelog.node.metadata.link import IdBlock
 from tidelog.wire.control import IsrChange
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.metadata_records import (
+    BrokerUnregistered,
     ConfigChanged,
     ControllerActivated,
     MetadataRecord,
@@ -50,6 +51,7 @@ STEPS = st.one_of(
     st.tuples(st.just("kill broker"), BROKERS),
     st.tuples(st.just("start broker"), BROKERS, st.sampled_from(StopKind)),
     st.tuples(st.just("leave"), BROKERS),
+    st.tuples(st.just("unregister"), BROKERS, st.integers(0, 3)),
     st.tuples(st.just("alter isr"), BROKERS, st.sets(BROKERS), st.booleans()),
     st.tuples(st.just("hang broker"), BROKERS),
     st.tuples(st.just("break connection"), BROKERS),
@@ -67,6 +69,7 @@ class History:
         self.growths: list[tuple[str, int, Outcome]] = []
         self.changes: list[tuple[str, str | None, Outcome]] = []
         self.blocks: list[Outcome] = []
+        self.unregistered: list[Outcome] = []
         self.lives = Counter[int]()
         self.left = set[int]()
         """Leaving, or gone: whoever leaves does not come back in this life."""
@@ -131,6 +134,8 @@ class History:
             case "create", str(name), int(partitions), int(factor):
                 created = self.talk.create(broker, topic(name, partitions, factor))
                 self.creations.append((name, created))
+            case "unregister", int(whom):
+                self.unregistered.append(self.talk.unregister(broker, whom))
             case "alter isr", set(members), bool(late):
                 self.alter_isr(broker, members, late=late)
             case "delete", list(names):
@@ -158,7 +163,9 @@ class History:
             for topic in image.topics.values()
             for partition, view in enumerate(topic.partitions)
             if view.leader == broker
-            for wanted in [[one for one in view.replicas if one in {*members, broker}]]
+            for wanted in [
+                [one for one in view.replicas if one in {*members, broker} & image.brokers.keys()]
+            ]
         )
         self.talk.alter_isr(broker, *changes)
 
@@ -235,6 +242,8 @@ def answers_are_true(history: History) -> None:
     created = Counter(name for name, outcome in history.creations if was_done(outcome))
     assert all(made(log, name) >= times for name, times in created.items())
     assert deletions_promised(history) <= deletions_in(log)
+    told = sum(was_done(outcome) for outcome in history.unregistered)
+    assert told <= sum(isinstance(one, BrokerUnregistered) for one in log)
     blocks = [one.result for one in history.blocks if isinstance(one.result, IdBlock)]
     firsts = sorted(block.first for block in blocks)
     assert all(after - before >= PRODUCER_ID_BLOCK for before, after in pairwise(firsts))

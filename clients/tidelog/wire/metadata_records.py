@@ -165,6 +165,14 @@ class BrokerStopping(_Row, frozen=True, tag=14):
     epoch: Offset
 
 
+class BrokerUnregistered(_Row, frozen=True, tag=15):
+    """The cluster forgets it, though partitions may still be placed on it. It comes back by
+    registering."""
+
+    broker: BrokerId
+    epoch: Offset
+
+
 MetadataRecord = (
     ClusterCreated
     | FeatureChanged
@@ -180,6 +188,7 @@ MetadataRecord = (
     | ProducerIdsAllocated
     | SnapshotEnded
     | BrokerStopping
+    | BrokerUnregistered
 )
 
 encode: Final = msgspec.msgpack.Encoder().encode

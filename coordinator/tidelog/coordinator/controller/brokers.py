@@ -21,6 +21,7 @@ from tidelog.wire.metadata_records import (
     BrokerRegistered,
     BrokerStopping,
     BrokerUnfenced,
+    BrokerUnregistered,
     MetadataRecord,
     PartitionChanged,
     PartitionView,
@@ -72,21 +73,22 @@ def register(
         log_dirs=request.log_dirs,
         stopped=request.stopped,
     )
-    if known is None:
-        return (registered,)
-    # In one life it may register often: how it began was told the first time.
-    lost_files = known.incarnation != request.incarnation and request.stopped in _LOST_FILES
+    # In one life it may register often: how it began was told the first time. Who was unregistered
+    # may be trusted still with what it had.
+    same_life = known is not None and known.incarnation == request.incarnation
+    lost_files = not same_life and request.stopped in _LOST_FILES
+    broker = request.broker
 
     def fit(other: BrokerId) -> bool:
-        return other != known.id and image.is_active(other)
+        return other != broker and image.is_active(other)
 
     def change(view: PartitionView, rule: Rules) -> PartitionView | None:
-        lost = elections.brokers_lost(view, {known.id}, fit, rule)
+        lost = elections.brokers_lost(view, {broker}, fit, rule)
         if not lost_files:
             return lost
-        return elections.files_lost(lost or view, known.id, rule) or lost
+        return elections.files_lost(lost or view, broker, rule) or lost
 
-    changes = _changes(image, rules, lambda view: known.id in (*view.isr, *view.elr), change)
+    changes = _changes(image, rules, lambda view: broker in (*view.isr, *view.elr), change)
     return (*fenced, registered, *changes)
 
 
@@ -127,6 +129,20 @@ def unfence(image: MetadataImage, rules: RulesOf, broker: BrokerView) -> tuple[M
             lambda view, rule: elections.broker_joined(view, fit, rule),
         ),
     )
+
+
+def unregister(
+    image: MetadataImage, rules: RulesOf, broker_id: BrokerId
+) -> tuple[MetadataRecord, ...]:
+    """The cluster forgets a broker; what is placed on it stays there, and waits for it. One that
+    lives is given up, and registers anew at once: Kafka does not refuse it either."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise Rejected(
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"Broker ID {broker_id} is not currently registered",
+        )
+    return (*fence(image, rules, [broker]), BrokerUnregistered(broker.id, broker.epoch))
 
 
 def leave(

@@ -7,6 +7,7 @@ from itertools import islice
 from msgspec import Struct, field
 
 from tidelog.kernel.ids import NO_OFFSET, BrokerId, Incarnation, Offset
+from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import (
     FEED_RECORDS_IN_FLIGHT,
     FEED_SNAPSHOT_CHUNK_RECORDS,
@@ -29,6 +30,10 @@ class Session(Struct):
     incarnation: Incarnation
     applied: Offset
     sent: Offset
+    heard: Instant = Instant(0)
+    """When it said last how far it is."""
+    caught_up: Instant = Instant(0)
+    """Until when it had all that was committed."""
 
 
 class Send(Struct, frozen=True):
@@ -87,6 +92,12 @@ class Feed(Struct):
         session = self.sessions[peer]
         session.applied = max(session.applied, min(offset, session.sent))
         return self._pump(session)
+
+    def have_until(self, now: Instant) -> None:
+        """Who has all that there is has it until now; called before there is more."""
+        for session in self.sessions.values():
+            if session.applied >= self.image.offset:
+                session.caught_up = now
 
     def _pump(self, session: Session) -> list[Send]:
         """Batches it does not have, as long as not too much of it is unanswered."""

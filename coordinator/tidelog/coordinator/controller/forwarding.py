@@ -15,6 +15,8 @@ from tidelog.coordinator.controller.requests import (
     DeleteTopics,
     ElectLeaders,
     IncrementalAlterConfigs,
+    UnregisterBroker,
+    UpdateFeatures,
 )
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.errors import WireError
@@ -26,6 +28,9 @@ from tidelog.wire.messages import k33_alter_configs as replacing
 from tidelog.wire.messages import k37_create_partitions as growth
 from tidelog.wire.messages import k43_elect_leaders as electing
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
+from tidelog.wire.messages import k55_describe_quorum as quorum
+from tidelog.wire.messages import k57_update_features as features
+from tidelog.wire.messages import k64_unregister_broker as unregistering
 
 
 class _Kind(Struct, frozen=True):
@@ -114,6 +119,22 @@ def _refused_election(
     return electing.ElectLeadersResponse(error_code=refusal.code, replica_election_results=[])
 
 
+def _refused_update(
+    _request: features.UpdateFeaturesRequest, refusal: Refusal
+) -> features.UpdateFeaturesResponse:
+    return features.UpdateFeaturesResponse(
+        error_code=refusal.code, error_message=refusal.detail or None
+    )
+
+
+def _refused_unregistering(
+    _request: unregistering.UnregisterBrokerRequest, refusal: Refusal
+) -> unregistering.UnregisterBrokerResponse:
+    return unregistering.UnregisterBrokerResponse(
+        error_code=refusal.code, error_message=refusal.detail or None
+    )
+
+
 _KINDS: Final[Mapping[int, _Kind]] = {
     kind.api.key: kind
     for kind in (
@@ -123,9 +144,14 @@ _KINDS: Final[Mapping[int, _Kind]] = {
         _Kind(replacing.API, AlterConfigs, _refused_replacing),
         _Kind(electing.API, ElectLeaders, _refused_election),
         _Kind(altering.API, IncrementalAlterConfigs, _refused_altering),
+        _Kind(features.API, UpdateFeatures, _refused_update),
+        _Kind(unregistering.API, UnregisterBroker, _refused_unregistering),
     )
 }
-_APIS: Final[Mapping[int, AnyApi]] = {key: kind.api for key, kind in _KINDS.items()}
+_APIS: Final[Mapping[int, AnyApi]] = {
+    **{key: kind.api for key, kind in _KINDS.items()},
+    quorum.API.key: quorum.API,  # told of what is committed: nothing is decided
+}
 
 
 class Forwarded(Struct, frozen=True):
@@ -147,11 +173,16 @@ class Forwarded(Struct, frozen=True):
     def request(self) -> ControllerRequest:
         return _KINDS[self.header.api_key].request(self.header.version, self.message)
 
-    def answer(self, reply: ControllerReply | Refusal) -> bytes:
+    def asks_of_quorum(self) -> quorum.DescribeQuorumRequest | None:
+        """What is asked of the metadata log itself, if that is what is asked."""
+        message = self.message
+        return message if isinstance(message, quorum.DescribeQuorumRequest) else None
+
+    def answer(self, reply: ControllerReply | quorum.DescribeQuorumResponse | Refusal) -> bytes:
         """The answer's frame without its size, as the client gets it."""
-        kind = _KINDS[self.header.api_key]
+        api = _APIS[self.header.api_key]
         if isinstance(reply, Refusal):
-            reply = kind.refusal(self.message, reply)
-        assert isinstance(reply, kind.api.response), reply
-        pieces = encode_response(kind.api, self.header.version, self.header.correlation_id, reply)
+            reply = _KINDS[api.key].refusal(self.message, reply)
+        assert isinstance(reply, api.response), reply
+        pieces = encode_response(api, self.header.version, self.header.correlation_id, reply)
         return joined(pieces)[4:]

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from tidelog.coordinator.controller.feed import Feed, Peer, Send, Session
 from tidelog.coordinator.controller.forwarding import Forwarded
+from tidelog.coordinator.controller.quorum import describe_quorum
 from tidelog.coordinator.controller.requests import (
     Activate,
     BrokerApplied,
@@ -69,6 +70,7 @@ from tidelog.wire.control import (
     decode_to_coordinator,
 )
 from tidelog.wire.errors import ErrorCode, WireError
+from tidelog.wire.messages.k55_describe_quorum import DescribeQuorumResponse
 from tidelog.wire.metadata_records import BrokerFenced, MetadataRecord, PartitionChanged
 
 
@@ -189,6 +191,8 @@ class Front:
         self._next = Offset(committed.offset + 1)
         self._uncommitted: deque[tuple[Offset, tuple[MetadataRecord, ...]]] = deque()
         self._snapshot_offset = snapshot_offset
+        self.wall_offset_ns = 0
+        """What the wall clock is ahead of the monotonic one; the shell keeps it current."""
 
     def start(self, now: Instant, *, cluster_id: str, run_id: str) -> list[Effect]:
         """Take over. Call once, before any event."""
@@ -208,6 +212,7 @@ class Front:
             case Received(peer, frame):
                 return self._received(now, peer, frame)
             case LogCommitted(end):
+                self.feed.have_until(now)
                 return [*self._commit(end), *self._host_step(now, event), *self._snapshot()]
             case LogAppended() | AppendFailed() | Tick():
                 return self._host_step(now, event)
@@ -289,6 +294,7 @@ class Front:
                 incarnation=message.incarnation,
                 applied=message.applied,
                 sent=message.applied,
+                heard=now,
             )
             registered = Registered(message.session, self._incarnation, reply.epoch)
             return [SendTo(peer, registered), *_sends(self.feed.open(session))]
@@ -296,7 +302,9 @@ class Front:
         return self._ask(now, request, answer)
 
     def _applied(self, now: Instant, session: Session, message: Applied) -> list[Effect]:
+        session.heard = now
         sends = _sends(self.feed.applied(session.peer, message.offset))
+        self.feed.have_until(now)
         request = BrokerApplied(session.broker, session.incarnation, message.offset)
         return [*sends, *self._ask(now, request, _nothing)]
 
@@ -311,11 +319,19 @@ class Front:
         except WireError:
             return [_failed(session, message.call, ErrorCode.INVALID_REQUEST)]
 
-        def answer(reply: ControllerReply | Refusal) -> list[Effect]:
+        def answer(
+            reply: ControllerReply | DescribeQuorumResponse | Refusal,
+        ) -> list[Effect]:
             frame = forwarded.answer(reply)
             return [SendTo(session.peer, Answered(session.session, message.call, frame))]
 
-        return self._ask(now, forwarded.request(), answer)
+        of_quorum = forwarded.asks_of_quorum()
+        if of_quorum is None:
+            return self._ask(now, forwarded.request(), answer)
+        said = describe_quorum(
+            self.feed, of_quorum, now=now, wall_offset_ns=self.wall_offset_ns, end=self._next
+        )
+        return answer(said)
 
     def _allocate(
         self, now: Instant, session: Session, message: AllocateProducerIds

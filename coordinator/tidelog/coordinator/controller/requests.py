@@ -17,6 +17,14 @@ from tidelog.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tidelog.wire.messages.k57_update_features import (
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from tidelog.wire.messages.k64_unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 from tidelog.wire.metadata_records import StopKind
 
 
@@ -110,6 +118,16 @@ class ElectLeaders(Struct, frozen=True):
     message: ElectLeadersRequest
 
 
+class UpdateFeatures(Struct, frozen=True):
+    version: int
+    message: UpdateFeaturesRequest
+
+
+class UnregisterBroker(Struct, frozen=True):
+    version: int
+    message: UnregisterBrokerRequest
+
+
 class AllocateProducerIds(Struct, frozen=True):
     broker: BrokerId
     incarnation: Incarnation
@@ -171,6 +189,8 @@ ClientRequest = (
     | AlterConfigs
     | IncrementalAlterConfigs
     | ElectLeaders
+    | UpdateFeatures
+    | UnregisterBroker
 )
 """What a client asked of a broker that passed it on; answered once every live broker knows."""
 
@@ -181,6 +201,8 @@ ClientReply = (
     | AlterConfigsResponse
     | IncrementalAlterConfigsResponse
     | ElectLeadersResponse
+    | UpdateFeaturesResponse
+    | UnregisterBrokerResponse
 )
 
 BrokerRequest = (

@@ -13,6 +13,7 @@ from tidelog.coordinator.controller.config_effects import effects_of
 from tidelog.coordinator.controller.creation import TopicCreation
 from tidelog.coordinator.controller.deletion import delete_topics
 from tidelog.coordinator.controller.draws import Draws
+from tidelog.coordinator.controller.features import update_features
 from tidelog.coordinator.controller.isr_changes import alter_isr, damaged
 from tidelog.coordinator.controller.leader_elections import elect_leaders
 from tidelog.coordinator.controller.partitions_growth import create_partitions
@@ -42,6 +43,8 @@ from tidelog.coordinator.controller.requests import (
     RegisterBroker,
     TellDamage,
     TellLogEnds,
+    UnregisterBroker,
+    UpdateFeatures,
 )
 from tidelog.coordinator.controller.states import check_steps
 from tidelog.coordinator.controller.waiting import AppliedWaits
@@ -50,8 +53,10 @@ from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset, ProducerId,
 from tidelog.kernel.instant import Instant, s
 from tidelog.kernel.limits import LEADERS_MOVED_PER_DECISION_MAX, PRODUCER_ID_BLOCK
 from tidelog.kernel.shard import Decision
-from tidelog.node.metadata.image import METADATA_VERSION, BrokerView, MetadataImage
+from tidelog.node.metadata.features import SUPPORTED
+from tidelog.node.metadata.image import BrokerView, MetadataImage
 from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.messages.k64_unregister_broker import UnregisterBrokerResponse
 from tidelog.wire.metadata_records import (
     BrokerRegistered,
     ClusterCreated,
@@ -61,9 +66,6 @@ from tidelog.wire.metadata_records import (
     PartitionChanged,
     ProducerIdsAllocated,
 )
-
-FEATURES = {METADATA_VERSION: 27}
-"""Levels that a cluster is finalized at. Raising one writes a record at the next start."""
 
 _Record = MetadataRecord
 _Replies = tuple[tuple[RequestId, ControllerReply], ...]
@@ -116,6 +118,8 @@ class ControllerShard:
                 return self._client(now, asked, request)
             case AlterConfigs() | IncrementalAlterConfigs() | ElectLeaders():
                 return self._client(now, asked, request)
+            case UpdateFeatures() | UnregisterBroker():
+                return self._client(now, asked, request)
             case _:
                 return self._broker(now, asked, request)
 
@@ -159,9 +163,9 @@ class ControllerShard:
         return (
             *created,
             *(
-                FeatureChanged(name, level)
-                for name, level in FEATURES.items()
-                if image.features.get(name) != level
+                FeatureChanged(name, levels.highest)
+                for name, levels in SUPPORTED.items()
+                if image.features.get(name) != levels.highest
             ),
             ControllerActivated(
                 Epoch(image.controller_epoch + 1), request.incarnation, request.run_id
@@ -223,10 +227,11 @@ class ControllerShard:
         image = self.image
         done = self._waits.done(now, [one for one in image.active() if one != lost])
         departed = [
-            image.brokers[one.broker]
+            broker
             for _, one in done
             if isinstance(one, Departed) and one.broker != lost
-            if image.brokers[one.broker].epoch == one.epoch
+            for broker in [image.brokers.get(one.broker)]
+            if broker is not None and broker.epoch == one.epoch
         ]
         fenced = brokers.fence(image, self._settings.rules(image), departed)
         return fenced, tuple(
@@ -304,10 +309,13 @@ class ControllerShard:
         if isinstance(request, AlterConfigs | IncrementalAlterConfigs):
             records = (*records, *effects_of(self.image, self._settings, records))
             self._recovery.rules_changed(now)
+        left: _Replies = ()
+        if isinstance(request, UnregisterBroker):
+            left = self._life_over(BrokerId(request.message.broker_id))
         if not records or not self.image.active():
-            return Decision(records, ((asked, reply),))
+            return Decision(records, ((asked, reply), *left))
         self._waits.wait(now, asked, Offset(self.image.offset + len(records)), reply)
-        return Decision(records)
+        return Decision(records, left)
 
     def _decided(
         self, request: ClientRequest
@@ -324,9 +332,24 @@ class ControllerShard:
                 return alter_configs(image, settings, request.message)
             case IncrementalAlterConfigs():
                 return incremental_alter_configs(image, settings, request.message)
+            case ElectLeaders() | UpdateFeatures() | UnregisterBroker():
+                return self._of_cluster(request)
+            case _:
+                assert_never(request)
+
+    def _of_cluster(
+        self, request: ElectLeaders | UpdateFeatures | UnregisterBroker
+    ) -> tuple[tuple[MetadataRecord, ...], ControllerReply]:
+        image, rules = self.image, self._settings.rules(self.image)
+        match request:
             case ElectLeaders():
-                rules = settings.rules(image)
                 return elect_leaders(image, rules, self._recovery, request.message)
+            case UpdateFeatures():
+                return update_features(image, request.version, request.message)
+            case UnregisterBroker():
+                broker = BrokerId(request.message.broker_id)
+                records = brokers.unregister(image, rules, broker)
+                return records, UnregisterBrokerResponse(error_message=None)
             case _:
                 assert_never(request)
 

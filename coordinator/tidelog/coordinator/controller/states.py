@@ -15,6 +15,7 @@ from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.wire.metadata_records import (
     BrokerFenced,
     BrokerUnfenced,
+    BrokerUnregistered,
     MetadataRecord,
     PartitionChanged,
     PartitionCreated,
@@ -126,6 +127,8 @@ def replica_paths(
             alive = image.is_alive(record.broker)
             becomes = R.OFFLINE if isinstance(record, BrokerFenced) else R.ONLINE
             yield (R.ONLINE if alive else R.OFFLINE), becomes
+        case BrokerUnregistered():
+            yield (R.ONLINE if image.is_alive(record.broker) else R.OFFLINE), R.OFFLINE
         case _:
             pass
 

@@ -259,7 +259,9 @@ class CoordinatorProcess:
         if self._ending:
             return
         self._loop.call_later(_HEARTBEAT_S, self._tick)
-        self._slot.heartbeat(Instant(time.monotonic_ns()))
+        now = time.monotonic_ns()
+        self._front.wall_offset_ns = time.time_ns() - now
+        self._slot.heartbeat(Instant(now))
         self._recorder.turn()
         self._ticks += 1
         if self._ready and self._ticks % _COUNT_TICKS == 0:

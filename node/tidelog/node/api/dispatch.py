@@ -24,8 +24,11 @@ from tidelog.node.api import (
     k43_elect_leaders,
     k44_incremental_alter_configs,
     k46_list_partition_reassignments,
+    k55_describe_quorum,
+    k57_update_features,
     k60_describe_cluster,
     k61_describe_producers,
+    k64_unregister_broker,
     k74_list_config_resources,
     k75_describe_topic_partitions,
 )
@@ -67,8 +70,11 @@ def routes() -> Registry:
             k43_elect_leaders.ROUTE,
             k44_incremental_alter_configs.ROUTE,
             k46_list_partition_reassignments.ROUTE,
+            k55_describe_quorum.ROUTE,
+            k57_update_features.ROUTE,
             k60_describe_cluster.ROUTE,
             k61_describe_producers.ROUTE,
+            k64_unregister_broker.ROUTE,
             k74_list_config_resources.ROUTE,
             k75_describe_topic_partitions.ROUTE,
         ]

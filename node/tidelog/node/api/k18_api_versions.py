@@ -7,6 +7,7 @@ from typing import Final
 
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Registry, Route
+from tidelog.node.metadata.features import SUPPORTED
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k18_api_versions import (
     API,
@@ -22,9 +23,6 @@ _FEATURES_FROM_ZERO_VERSION: Final = 4
 _ALPHANUMERIC: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _INNER: Final = _ALPHANUMERIC | frozenset("-.")
 
-SUPPORTED_FEATURES: Final = (("metadata.version", 7, 27),)
-"""Name, lowest and highest level. Groups and transactions add theirs when they are whole."""
-
 
 def api_versions(registry: Registry, call: Call, request: ApiVersionsRequest) -> object:
     if call.version >= _NAMED_VERSION and not (
@@ -39,7 +37,7 @@ def api_versions(registry: Registry, call: Call, request: ApiVersionsRequest) ->
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
-            for name, low, high in SUPPORTED_FEATURES
+            for name, (low, high) in SUPPORTED.items()
             # Old Java clients throw on a lowest level of 0 in version 3.
             if low > 0 or call.version >= _FEATURES_FROM_ZERO_VERSION
         ],

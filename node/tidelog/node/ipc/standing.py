@@ -34,9 +34,13 @@ class Standing:
     def is_lost(self) -> bool:
         """Whether this life was given up, and no other has begun yet. What is to be done about
         that has been done when this returns."""
-        if not self._is_fenced(self._me, self._epoch):
-            return False
+        if not self._lost and self._is_fenced(self._me, self._epoch):
+            self.given_up()
+        return self._lost
+
+    def given_up(self) -> None:
+        """The metadata says so: of a broker that it does not know any more, a coordinator that took
+        over puts up no word."""
         if not self._lost:
             self._lost = True
             self._on_lost(self._epoch)
-        return True

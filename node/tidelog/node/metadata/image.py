@@ -6,7 +6,7 @@ are made by this code from the same records in the same order.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, assert_never
+from typing import assert_never
 
 from tidelog.kernel.ids import (
     NO_LEADER,
@@ -23,6 +23,7 @@ from tidelog.wire.metadata_records import (
     BrokerRegistered,
     BrokerStopping,
     BrokerUnfenced,
+    BrokerUnregistered,
     ClusterCreated,
     ConfigChanged,
     ControllerActivated,
@@ -38,8 +39,6 @@ from tidelog.wire.metadata_records import (
     TopicCreated,
     TopicDeleted,
 )
-
-METADATA_VERSION: Final = "metadata.version"
 
 
 @dataclass(slots=True)
@@ -184,6 +183,10 @@ class MetadataImage:
                 self._topic(record)
             case BrokerRegistered() | BrokerFenced() | BrokerUnfenced() | BrokerStopping():
                 self._broker(record)
+            case BrokerUnregistered(broker, epoch):
+                assert self.brokers[broker].epoch == epoch, (self.brokers[broker], record)
+                del self.brokers[broker]
+                self.brokers_version = self.offset
             case _:
                 self._cluster(record)
 
@@ -197,6 +200,8 @@ class MetadataImage:
                 self._changes.configs.append((record.kind, record.resource))
             case BrokerRegistered() | BrokerFenced() | BrokerUnfenced() | BrokerStopping():
                 self._changes.brokers.append(record.broker)
+            case BrokerUnregistered(broker):
+                self._changes.brokers.append(broker)
             case _:
                 pass
 

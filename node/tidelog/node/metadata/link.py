@@ -433,7 +433,7 @@ class Link:
             if was_joined:
                 return []
             return [Joined(known.epoch), *self._ends_wanted(self._all_places())]
-        if ours and self._joined:
+        if self._joined and (ours or known is None):
             self._joined = False
             return [Fenced(), *self._register(now)]
         if not self._leaving:

@@ -299,8 +299,9 @@ class BrokerProcess:
         return None if known is None else known.name
 
     def _on_fenced(self) -> None:
-        lost = self._standing.is_lost()
-        assert lost, "the metadata says that this broker is out, its fence word does not"
+        known = self._launch.broker_id in self._link.image.brokers
+        assert self._standing.is_lost() or not known, "its fence word does not say that it is out"
+        self._standing.given_up()
 
     def _on_lost(self, epoch: Offset) -> None:
         """The cluster has given this life up: nobody gets an answer of it any more. The link

@@ -1,0 +1,21 @@
+"""The features of this program, by Kafka's names, with the levels that it knows.
+
+A feature joins the table when it is whole: clients use what they find here.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+METADATA_VERSION: Final = "metadata.version"
+"""Which metadata records Kafka's controllers may write; tools ask for it, ours does not need it."""
+
+
+class Levels(NamedTuple):
+    """The lowest and the highest that can be asked for."""
+
+    lowest: int
+    highest: int
+
+
+SUPPORTED: Final[Mapping[str, Levels]] = {METADATA_VERSION: Levels(7, 27)}
+"""A cluster is finalized at the highest level of each."""
