@@ -379,8 +379,8 @@ BROKER: Final = Table(
             300,
             1,
             LONG_MAX,
-            "How often preferred replicas are given back what they shall lead: all of them, as with "
-            "Kafka since 4.0, which has no leader.imbalance.per.broker.percentage any more.",
+            "How often preferred replicas are given back what they shall lead: all of them, as "
+            "with Kafka since 4.0, which has no leader.imbalance.per.broker.percentage any more.",
         ),
         _whole(
             "log.cleaner.backoff.ms",
