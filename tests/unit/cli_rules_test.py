@@ -24,6 +24,7 @@ from tidelog.tools.describing import EXIT_CODES, describe_all
 
 ABOUT_PROCESSES = {"up", "down", "status", "broker", "coordinator", "logs", "log"} | {
     "timeline",
+    "why",
     "completion",
 }
 """They are about a cluster of ours on this machine, or about none."""

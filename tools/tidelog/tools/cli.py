@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "produce": ("produce", "produce", "Write lines of standard input into a topic."),
     "consume": ("consume", "consume", "Read records from topics."),
     "log": ("log_files", "log", "Show and check the files of logs."),
+    "why": ("why", "why", "Say why a partition or a broker is as it is."),
     "timeline": ("timeline", "timeline", "Show what happened to a partition."),
     "completion": ("completion", "completion", "Print the shell's completion script."),
 }

@@ -1,0 +1,90 @@
+"""`tidelog why` and the filters of `topic describe`, on a cluster that loses its brokers."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from harness.cluster import Cluster, until
+from harness.golden import Golden
+from harness.spoken import script
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def reef(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers, for one story."""
+    with Cluster(tmp_path_factory.mktemp("reef"), brokers=3) as cluster:
+        yield cluster
+
+
+def masked(text: str) -> str:
+    """Which broker registered first is another in each run."""
+    return re.sub(r'(broker_epoch"?[:=] ?)[0-9]+', r"\1N", text)
+
+
+def led_by(cluster: Cluster, topic: str) -> int | None:
+    shown = cluster.done("topic", "describe", topic, "--json").document
+    leader: int | None = shown["topics"][0]["partitions"][0]["leader"]
+    return leader
+
+
+def test_what_is_missing_is_told_with_why_and_what_helps(reef: Cluster, golden: Golden) -> None:
+    parts = [
+        script(
+            reef,
+            "topic create wide --assignment 2:1:0",
+            "topic create strict --assignment 0:1:2 -c min.insync.replicas=2",
+            "topic create lone --assignment 2",
+            "why partition wide:0",
+            "why broker 2",
+            "topic describe --at-min-isr",
+            "broker kill 2",
+        )
+    ]
+    until(lambda: led_by(reef, "wide") == 1, "another leads")
+    until(lambda: led_by(reef, "lone") is None, "nobody leads")
+    parts.append(
+        script(
+            reef,
+            "topic describe --under-replicated",
+            "topic describe --unavailable",
+            "topic describe --at-min-isr --under-replicated",
+            "topic describe --under-min-isr",
+            "why partition wide:0",
+            "why partition lone:0",
+            "why partition lone:0 --json",
+            "why partition strict:0",
+            "why broker 2 --json",
+            "broker stop 1",
+            "why partition strict:0",
+            "topic describe --under-min-isr --json",
+            "broker start 1 2",
+            "wait isr wide strict lone",
+            "why partition wide:0",
+            "leader elect wide",
+            "why partition wide:0",
+        )
+    )
+    golden("cli_why_trouble", masked("".join(parts)))
+
+
+def test_what_cannot_be_answered_is_told(reef: Cluster, golden: Golden) -> None:
+    text = script(
+        reef,
+        "why",
+        "why partition",
+        "why partition wid:0",
+        "why partition wide:7",
+        "why partition wide",
+        "why broker 7",
+        "why broker two",
+        "why broker 1 --cluster other",
+    )
+    golden("cli_why_wrong_use", text)
+
+
+def test_a_cluster_that_is_down_is_told_as_it_was_last(reef: Cluster, golden: Golden) -> None:
+    reef.stop()
+    golden("cli_why_down", masked(script(reef, "why partition lone:0", "why broker 2")))

@@ -1,0 +1,71 @@
+"""What `tidelog why` knows: the cluster's folder, its supervisor, the board, the logs, its brokers.
+
+All of it is read without disturbing anyone, and most of it is there when the cluster is down.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from tidelog.clients.admin.describe import replica_sizes
+from tidelog.clients.cluster_view import refresh
+from tidelog.clients.failures import ClientError
+from tidelog.kernel.ids import TopicPartition
+from tidelog.kernel.instant import s
+from tidelog.tools.connecting import connected
+from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.output import CliError, Target
+from tidelog.tools.reasons import Known
+from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
+from tidelog.tools.supervisor.folder import find, is_held, run_in
+from tidelog.tools.supervisor.ports import HOST
+from tidelog.tools.timeline import gather
+
+_ANSWER_NS = s(2)
+"""Sizes are a courtesy: who does not answer at once is not waited for."""
+
+Row = dict[str, Any]
+
+
+def look(target: Target, places: Sequence[TopicPartition] = ()) -> Known:
+    """Everything at this moment; how large the replicas of these partitions are, as well."""
+    folder = find(target.folder)
+    if not (folder / "logs").is_dir():
+        raise target.missing()
+    run = run_in(folder) if is_held(folder) else None
+    brokers = None if run is None else _brokers(target)
+    opened = open_folder(folder)
+    return Known(
+        image=opened.image,
+        states=None if brokers is None else {row["id"]: row["state"] for row in brokers},
+        events=gather(run.run_id if run else None, folder / "logs"),
+        sizes=_sizes(brokers or [], places) if places else {},
+        static={} if opened.cluster is None else opened.cluster.settings,
+    )
+
+
+def _brokers(target: Target) -> list[Row] | None:
+    """Their rows of the status; None where the cluster is just ending."""
+    try:
+        with Link.to(target.folder) as link:
+            rows = link.ask("status")["status"]["processes"]
+    except (NotRunningError, SaidNoError):
+        return None
+    return [row for row in rows if row["role"] == "broker"]
+
+
+def _sizes(
+    brokers: Sequence[Row], places: Sequence[TopicPartition]
+) -> dict[tuple[str, int, int], int]:
+    """What brokers tell of their logs; nothing where none answers."""
+    running = [f"{HOST}:{row['port']}" for row in brokers if row["state"] == "running"]
+    found: dict[tuple[str, int, int], int] = {}
+    if not running:
+        return found
+    target = Target(bootstrap=",".join(running))
+    with contextlib.suppress(ClientError, CliError), connected(target) as client:
+        client.run(refresh(client.view, [name for name, _ in places]), _ANSWER_NS)
+        there = [one for one in places if one[1] < client.view.partition_count(one[0])]
+        sizes = client.run(replica_sizes(client.view, there), _ANSWER_NS)
+        found = {(name, at, broker): held for ((name, at), broker), held in sizes.items()}
+    return found
