@@ -57,6 +57,7 @@ PROGRAMS = {
     "memory": (["--partitions", "20", "--connections", "5"], {"kb_per_partition"}),
     "produce": (["--seconds", "0.2", "--mb", "20"], {"mb_per_s", "client_cpu_s_per_gb"}),
     "recovery": (["--mib", "2"], {"seconds", "peak_memory_mib"}),
+    "rolling": (["--rest", "0"], {"lag_max_s", "late_max_s", "refused"}),
     "small_requests": (["--seconds", "0.2", "--mb", "20"], {"broker_ms_per_request"}),
     "startup": (["--brokers", "3", "--idle", "0.3"], {"first_ack_s", "idle_pss_mb", "stop_s"}),
 }

@@ -23,6 +23,7 @@ PROGRAMS = (
     "memory",
     "produce",
     "recovery",
+    "rolling",
     "small_requests",
     "startup",
 )

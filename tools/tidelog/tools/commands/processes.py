@@ -7,13 +7,16 @@ import click
 
 from tidelog.tools.commands.cluster import VERSION, link_to
 from tidelog.tools.output import (
+    CliError,
     Command,
     Group,
     Target,
     cluster_options,
     emit_json,
     json_option,
+    note,
 )
+from tidelog.tools.supervisor.ask import SaidNoError
 
 _DONE_WORD = {
     "add": "added",
@@ -118,31 +121,56 @@ def add(target: Target, *, as_json: bool) -> None:
     metavar="S",
     help="With --rolling: how long to wait for partitions to be in sync, each time.",
 )
+@click.option(
+    "--rest",
+    type=click.FloatRange(0, 3_600),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="With --rolling: time for clients to find a broker again before it leads.",
+)
 @cluster_options
 @json_option
 def restart(
-    target: Target, *, ids: tuple[int, ...], rolling: bool, timeout: float, as_json: bool
+    target: Target,
+    *,
+    ids: tuple[int, ...],
+    rolling: bool,
+    timeout: float,
+    rest: float,
+    as_json: bool,
 ) -> None:
-    """Stop brokers, where they run, and start them."""
+    """Stop brokers, where they run, and start them.
+
+    With --rolling clients go on: each broker gives away what it leads before it stops, and leads it
+    again when it is back and in sync. What does not come back ends the roll.
+    """
     if rolling == bool(ids):
         raise click.UsageError("name the brokers, or all of them with --rolling")
     if rolling:
-        _roll(target, timeout, as_json=as_json)
+        _roll(target, timeout, rest, as_json=as_json)
     else:
         _do(target, "restart", "broker", ids, as_json=as_json)
 
 
-def _roll(target: Target, timeout_s: float, *, as_json: bool) -> None:
-    """Nothing is restarted while a partition lacks a replica: it may be the one to go."""
-    from tidelog.tools.waiting import until_all_in_sync  # noqa: PLC0415 -- others need no client
+def _roll(target: Target, timeout_s: float, rest_s: float, *, as_json: bool) -> None:
+    from tidelog.tools.rolling import Roll  # noqa: PLC0415 -- others need no client
 
     with _telling(as_json=as_json) as told, link_to(target) as link:
         rows = link.ask("status")["status"]["processes"]
-        for broker_id in [row["id"] for row in rows if row["role"] == "broker"]:
-            until_all_in_sync(target, timeout_s)
-            answer = link.ask("restart", role="broker", id=broker_id)
-            told("restart", "broker", broker_id, answer["pid"])
-        until_all_in_sync(target, timeout_s)
+        brokers = [row["id"] for row in rows if row["role"] == "broker"]
+        roll = Roll(target, timeout_s=timeout_s, rest_s=rest_s)
+        for at, broker_id in enumerate(brokers):
+            try:
+                roll.wait_in_sync()
+                pid = link.ask("restart", role="broker", id=broker_id)["pid"]
+            except (SaidNoError, CliError) as refused:
+                raise roll.stopped(refused, brokers[at:]) from refused
+            told("restart", "broker", broker_id, pid)
+            try:
+                note(roll.settle(broker_id))
+            except CliError as refused:
+                raise roll.stopped(refused, brokers[at + 1 :]) from refused
 
 
 @click.group(cls=Group, examples=("tidelog coordinator kill", "tidelog coordinator pause --json"))
