@@ -39,7 +39,7 @@ from tidelog.wire.messages.k20_delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from tidelog.wire.metadata_records import MetadataRecord, StopKind
+from tidelog.wire.metadata_records import MetadataRecord, PartitionView, StopKind
 
 CLUSTER = "tidelogtidelogtidelogt"
 START = Instant(1_000_000_000)
@@ -208,8 +208,18 @@ def check(image: MetadataImage) -> None:
             assert len(replicas) == len(view.replicas), view
             assert 0 < len(trusted) == len(set(trusted)), view
             assert replicas.issuperset(trusted), view
+            check_moving(view)
             assert alive.issuperset(view.isr), view
             if view.leader == NO_LEADER:
                 assert active.isdisjoint((*view.isr, *view.elr)), view
             else:
                 assert view.leader in view.isr, view
+
+
+def check_moving(view: PartitionView) -> None:
+    """What holds of a partition while it is reassigned, and when it is not."""
+    replicas, adding, removing = set(view.replicas), set(view.adding), set(view.removing)
+    assert replicas.issuperset(adding | removing), view
+    assert adding | removing or not view.is_moving, view
+    assert view.target, view
+    assert view.original, view

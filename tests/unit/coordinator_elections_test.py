@@ -133,12 +133,12 @@ def test_a_leader_is_not_replaced_because_someone_came() -> None:
 
 
 def test_enough_in_sync_make_the_eligible_ones_be_forgotten() -> None:
-    after = elections.in_sync_changed(view(ONE, elr=(TWO,)), (ONE, THREE), TWO_OF)
+    after = elections.in_sync_changed(view(ONE, elr=(TWO,)), (ONE, THREE), fit(*ALL), TWO_OF)
     assert short(after) == ((ONE, THREE), (), (), ONE, 5)
 
 
 def test_who_the_leader_drops_below_the_minimum_is_eligible() -> None:
-    after = elections.in_sync_changed(view(ONE, TWO, THREE), (ONE,), TWO_OF)
+    after = elections.in_sync_changed(view(ONE, TWO, THREE), (ONE,), fit(*ALL), TWO_OF)
     assert short(after) == ((ONE,), (TWO, THREE), (), ONE, 5)
 
 

@@ -209,14 +209,48 @@ def test_a_cursor_that_cannot_be_is_an_invalid_request(
     assert answer.next_cursor is None
 
 
-def test_no_reassignment_is_ever_under_way(bench: HandlerBench) -> None:
+def reassignments(
+    bench: HandlerBench, asked: dict[str, list[int]] | None
+) -> list[tuple[str, int, list[int], list[int], list[int]]]:
     schema = k46_list_partition_reassignments
-    asked = [schema.ListPartitionReassignmentsTopics(name="missing", partition_indexes=[0])]
-    for topics in (None, asked):
-        answer = bench.ask(
-            schema.API, 0, schema.ListPartitionReassignmentsRequest(timeout_ms=1, topics=topics)
-        )
-        assert (answer.error_code, answer.error_message, answer.topics) == (0, None, [])
+    topics = None
+    if asked is not None:
+        topics = [
+            schema.ListPartitionReassignmentsTopics(name=name, partition_indexes=some)
+            for name, some in asked.items()
+        ]
+    request = schema.ListPartitionReassignmentsRequest(timeout_ms=1, topics=topics)
+    answer = bench.ask(schema.API, 0, request)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    return [
+        (t.name, p.partition_index, p.replicas, p.adding_replicas, p.removing_replicas)
+        for t in answer.topics
+        for p in t.partitions
+    ]
+
+
+def test_nothing_is_under_way_where_nobody_asked_for_it(bench: HandlerBench) -> None:
+    bench.topic("t")
+    assert reassignments(bench, None) == []
+    assert reassignments(bench, {"missing": [0], "t": [0, 7, -1]}) == []
+
+
+def test_a_reassignment_under_way_is_listed_with_who_comes_and_goes(bench: HandlerBench) -> None:
+    topic = bench.topic("t", partitions=2)
+    four, five, six = BrokerId(4), BrokerId(5), BrokerId(6)
+    view = PartitionView(
+        replicas=(four, five, ME, six),
+        isr=(ME,),
+        leader=ME,
+        partition_epoch=Epoch(1),
+        adding=(four, five, six),
+        removing=(ME, six),  # 6 was to be added until somebody wanted 5 instead
+    )
+    bench.replay(PartitionChanged(topic, Partition(1), view))
+    row = ("t", 1, [4, 5, ME, 6], [4, 5], [ME, 6])
+    assert reassignments(bench, None) == [row]
+    assert reassignments(bench, {"t": [1, 0]}) == [row]
+    assert reassignments(bench, {"t": [0]}) == []
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])

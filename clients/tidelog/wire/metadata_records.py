@@ -43,7 +43,9 @@ class PartitionView(_Row, frozen=True):
     """All that is decided about one partition; a change writes the whole view anew.
 
     Invariant: `leader` is NO_LEADER or stands in `isr`; isr, elr and last_known are disjoint parts
-    of `replicas`, and one of them is not empty.
+    of `replicas`, and one of them is not empty. Parts of `replicas` are adding and removing too,
+    both empty unless the partition is being reassigned; who was being added, and is wanted no more,
+    is in both.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -63,6 +65,26 @@ class PartitionView(_Row, frozen=True):
     def trusts(self, broker: BrokerId) -> bool:
         """Whether it may be made leader because it has every committed record."""
         return broker in self.isr or broker in self.elr
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether it is being reassigned."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[BrokerId, ...]:
+        """The replicas it has when its reassignment is over."""
+        return tuple(one for one in self.replicas if one not in self.removing)
+
+    @property
+    def original(self) -> tuple[BrokerId, ...]:
+        """The replicas it has when its reassignment is cancelled."""
+        return tuple(one for one in self.replicas if one not in self.adding)
+
+    @property
+    def factor(self) -> int:
+        """How many replicas its rules count on: one that is still being added is none of them."""
+        return len(self.replicas) - len(self.adding)
 
 
 class ClusterCreated(_Row, frozen=True, tag=1):

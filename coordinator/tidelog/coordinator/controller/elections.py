@@ -1,8 +1,9 @@
 """What becomes of a partition after something happened. One pure function for each occasion.
 
 A function takes what is known of the partition and gives what is to be written, or None where
-nothing changes. Whoever stops or starts to lead raises the leader epoch; every change raises the
-partition epoch.
+nothing changes. Whoever stops or starts to lead raises the leader epoch, and so does who stops to
+be a replica: what was heard of it before must not count when it is one again. Every change raises
+the partition epoch.
 
 Eligible leader replicas (KIP-966): while fewer replicas are in sync than `min.insync.replicas`
 says, nothing is committed, so whoever was in sync when it became too few has every committed
@@ -26,6 +27,20 @@ class Rules(Struct, frozen=True):
 
     min_in_sync: int = 1
     unclean: bool = False
+
+
+class Placement(Struct, frozen=True):
+    """Who holds a partition, and who of them comes or goes."""
+
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+    def of(self, view: PartitionView) -> PartitionView:
+        """The view with these replicas, and all else as it was."""
+        return msgspec.structs.replace(
+            view, replicas=self.replicas, adding=self.adding, removing=self.removing
+        )
 
 
 def new_partition(replicas: Sequence[BrokerId], fit: Fit) -> PartitionView:
@@ -96,10 +111,13 @@ def broker_joined(view: PartitionView, fit: Fit, rules: Rules) -> PartitionView 
     return _selected(view, selectors.offline_partition, view.isr, fit, rules, unclean)
 
 
-def in_sync_changed(view: PartitionView, isr: tuple[BrokerId, ...], rules: Rules) -> PartitionView:
-    """The leader says who is in sync with it: it goes on in its epoch."""
+def in_sync_changed(
+    view: PartitionView, isr: tuple[BrokerId, ...], fit: Fit, rules: Rules
+) -> PartitionView:
+    """The leader says who is in sync with it: it goes on in its epoch, unless that was what its
+    reassignment waited for."""
     assert view.leader in isr, (view, isr)
-    return changed(view, leader=view.leader, isr=isr, rules=rules)
+    return moved_on(view, view.leader, isr, fit, rules)
 
 
 def preferred_wanted(view: PartitionView, fit: Fit, rules: Rules) -> PartitionView | None:
@@ -135,19 +153,22 @@ def changed(
     isr: tuple[BrokerId, ...],
     rules: Rules,
     lost_files: Collection[BrokerId] = (),
+    placement: Placement | None = None,
 ) -> PartitionView:
-    """The view after a change of leader, of who is in sync, or of both."""
+    """The view after a change of leader, of who is in sync, of who its replicas are."""
     clean = leader == NO_LEADER or leader in isr or leader in view.elr
     if leader != NO_LEADER and leader not in isr:
         isr = (leader,)
-    elr, last_known = _others(view, isr, rules, lost_files) if clean else ((), ())
+    moved = view if placement is None else placement.of(view)
+    elr, last_known = _others(moved, isr, rules, lost_files) if clean else ((), ())
+    fewer = not set(view.replicas) <= set(moved.replicas)
     return msgspec.structs.replace(
-        view,
+        moved,
         leader=leader,
         isr=isr,
         elr=elr,
         last_known=last_known,
-        leader_epoch=Epoch(view.leader_epoch + (leader != view.leader)),
+        leader_epoch=Epoch(view.leader_epoch + (fewer or leader != view.leader)),
         partition_epoch=Epoch(view.partition_epoch + 1),
         lossy_elections=view.lossy_elections + (not clean),
     )
@@ -168,14 +189,41 @@ def _selected(
     leader = selector(candidates)
     if leader == view.leader and isr == view.isr:
         return None
-    return changed(view, leader=leader, isr=isr, rules=rules)
+    return moved_on(view, leader, isr, fit, rules)
+
+
+def moved_on(
+    view: PartitionView,
+    leader: BrokerId,
+    isr: tuple[BrokerId, ...],
+    fit: Fit,
+    rules: Rules,
+    placement: Placement | None = None,
+) -> PartitionView:
+    """The view under this leader, with this ISR, on these replicas. Where that is all that its
+    reassignment waited for, it is over with the same record: the others are no replicas any more.
+
+    It waits for everyone it shall have to be in sync, and for one of them who may lead. An election
+    that may have lost records ends none: who is to go may be the last to have them.
+    """
+    moved = view if placement is None else placement.of(view)
+    in_sync = (leader,) if leader in view.elr and leader not in isr else isr
+    target = moved.target
+    if moved.is_moving and set(target) <= set(in_sync) and leader in {NO_LEADER, *in_sync}:
+        kept = tuple(one for one in in_sync if one in target)
+        candidates = Candidates(replicas=target, isr=kept, elr=(), leader=leader, fit=fit)
+        chosen = selectors.reassigned_partition(candidates)
+        if chosen != NO_LEADER:
+            over = Placement(target)
+            return changed(view, leader=chosen, isr=kept, rules=rules, placement=over)
+    return changed(view, leader=leader, isr=isr, rules=rules, placement=placement)
 
 
 def _others(
     view: PartitionView, isr: tuple[BrokerId, ...], rules: Rules, lost_files: Collection[BrokerId]
 ) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
     """Who is eligible besides the members of the ISR, and who is last known."""
-    if len(isr) >= min(rules.min_in_sync, len(view.replicas)):
+    if len(isr) >= min(rules.min_in_sync, view.factor):
         return (), ()
     outside = [broker for broker in view.replicas if broker not in isr]
     were = {*view.isr, *view.elr}

@@ -8,6 +8,7 @@ from msgspec import Struct
 from tidelog.coordinator.controller.deletion import asked_topics
 from tidelog.coordinator.controller.requests import (
     AlterConfigs,
+    AlterReassignments,
     ControllerReply,
     ControllerRequest,
     CreatePartitions,
@@ -28,6 +29,7 @@ from tidelog.wire.messages import k33_alter_configs as replacing
 from tidelog.wire.messages import k37_create_partitions as growth
 from tidelog.wire.messages import k43_elect_leaders as electing
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
+from tidelog.wire.messages import k45_alter_partition_reassignments as reassigning
 from tidelog.wire.messages import k55_describe_quorum as quorum
 from tidelog.wire.messages import k57_update_features as features
 from tidelog.wire.messages import k64_unregister_broker as unregistering
@@ -135,6 +137,17 @@ def _refused_unregistering(
     )
 
 
+def _refused_reassignment(
+    request: reassigning.AlterPartitionReassignmentsRequest, refusal: Refusal
+) -> reassigning.AlterPartitionReassignmentsResponse:
+    return reassigning.AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=refusal.code,
+        error_message=refusal.detail or None,
+        responses=[],
+    )
+
+
 _KINDS: Final[Mapping[int, _Kind]] = {
     kind.api.key: kind
     for kind in (
@@ -146,6 +159,7 @@ _KINDS: Final[Mapping[int, _Kind]] = {
         _Kind(altering.API, IncrementalAlterConfigs, _refused_altering),
         _Kind(features.API, UpdateFeatures, _refused_update),
         _Kind(unregistering.API, UnregisterBroker, _refused_unregistering),
+        _Kind(reassigning.API, AlterReassignments, _refused_reassignment),
     )
 }
 _APIS: Final[Mapping[int, AnyApi]] = {

@@ -34,7 +34,9 @@ def alter_isr(
         if outcome is ErrorCode.NONE:
             assert view is not None
             topic_rules = rules(image.topics[change.topic])
-            taken[place] = elections.in_sync_changed(view, _members(change), topic_rules)
+            taken[place] = elections.in_sync_changed(
+                view, _members(change), image.is_active, topic_rules
+            )
         outcomes.append(outcome)
     records = tuple(PartitionChanged(*place, view) for place, view in taken.items())
     return records, tuple(outcomes)

@@ -111,14 +111,14 @@ def _check_count(
 def _placed(
     image: MetadataImage, draws: Draws, topic: TopicView, partitions: range
 ) -> list[PartitionView]:
-    factor = len(topic.partitions[0].replicas)
+    factor = len(topic.partitions[0].target)
     return spread(image, draws, partitions=partitions, replication_factor=factor)
 
 
 def _assigned(
     image: MetadataImage, topic: TopicView, assignments: Sequence[CreatePartitionsAssignment]
 ) -> list[PartitionView]:
-    factor = len(topic.partitions[0].replicas)
+    factor = len(topic.partitions[0].target)
     views = []
     for number, assignment in enumerate(assignments, len(topic.partitions)):
         brokers = tuple(BrokerId(broker) for broker in assignment.broker_ids)

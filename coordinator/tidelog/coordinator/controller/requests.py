@@ -17,6 +17,10 @@ from tidelog.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tidelog.wire.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from tidelog.wire.messages.k57_update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -128,6 +132,11 @@ class UnregisterBroker(Struct, frozen=True):
     message: UnregisterBrokerRequest
 
 
+class AlterReassignments(Struct, frozen=True):
+    version: int
+    message: AlterPartitionReassignmentsRequest
+
+
 class AllocateProducerIds(Struct, frozen=True):
     broker: BrokerId
     incarnation: Incarnation
@@ -191,6 +200,7 @@ ClientRequest = (
     | ElectLeaders
     | UpdateFeatures
     | UnregisterBroker
+    | AlterReassignments
 )
 """What a client asked of a broker that passed it on; answered once every live broker knows."""
 
@@ -203,6 +213,7 @@ ClientReply = (
     | ElectLeadersResponse
     | UpdateFeaturesResponse
     | UnregisterBrokerResponse
+    | AlterPartitionReassignmentsResponse
 )
 
 BrokerRequest = (

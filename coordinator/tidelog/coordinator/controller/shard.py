@@ -17,12 +17,14 @@ from tidelog.coordinator.controller.features import update_features
 from tidelog.coordinator.controller.isr_changes import alter_isr, damaged
 from tidelog.coordinator.controller.leader_elections import elect_leaders
 from tidelog.coordinator.controller.partitions_growth import create_partitions
+from tidelog.coordinator.controller.reassignments import alter_reassignments
 from tidelog.coordinator.controller.recovery import Recovery
 from tidelog.coordinator.controller.requests import (
     Activate,
     AllocateProducerIds,
     AlterConfigs,
     AlterIsr,
+    AlterReassignments,
     BrokerApplied,
     BrokerLeaving,
     BrokerLost,
@@ -108,18 +110,14 @@ class ControllerShard:
     def decide(
         self, now: Instant, asked: RequestId, request: ControllerRequest
     ) -> ControllerDecision:
+        if isinstance(request, ClientRequest):
+            return self._client(now, asked, request)
         match request:
             case BrokerStarted() | BrokerLost():
                 return self._lost(now, asked, request.broker, before=request.next_life)
             case Activate():
                 self._rebalance_at = self._rebalance_after(now)
                 return Decision(self._activate(request), ((asked, DONE),))
-            case CreateTopics() | DeleteTopics() | CreatePartitions():
-                return self._client(now, asked, request)
-            case AlterConfigs() | IncrementalAlterConfigs() | ElectLeaders():
-                return self._client(now, asked, request)
-            case UpdateFeatures() | UnregisterBroker():
-                return self._client(now, asked, request)
             case _:
                 return self._broker(now, asked, request)
 
@@ -326,29 +324,39 @@ class ControllerShard:
                 return TopicCreation(image, settings, self._draws).decide(request.message)
             case DeleteTopics():
                 return delete_topics(image, settings, request.version, request.message)
-            case CreatePartitions():
-                return create_partitions(image, self._draws, request.message)
             case AlterConfigs():
                 return alter_configs(image, settings, request.message)
             case IncrementalAlterConfigs():
                 return incremental_alter_configs(image, settings, request.message)
-            case ElectLeaders() | UpdateFeatures() | UnregisterBroker():
+            case UpdateFeatures() | UnregisterBroker():
                 return self._of_cluster(request)
+            case _:
+                return self._of_partitions(request)
+
+    def _of_partitions(
+        self, request: CreatePartitions | ElectLeaders | AlterReassignments
+    ) -> tuple[tuple[MetadataRecord, ...], ControllerReply]:
+        image, rules = self.image, self._settings.rules(self.image)
+        match request:
+            case CreatePartitions():
+                return create_partitions(image, self._draws, request.message)
+            case ElectLeaders():
+                return elect_leaders(image, rules, self._recovery, request.message)
+            case AlterReassignments():
+                return alter_reassignments(image, rules, request.message)
             case _:
                 assert_never(request)
 
     def _of_cluster(
-        self, request: ElectLeaders | UpdateFeatures | UnregisterBroker
+        self, request: UpdateFeatures | UnregisterBroker
     ) -> tuple[tuple[MetadataRecord, ...], ControllerReply]:
-        image, rules = self.image, self._settings.rules(self.image)
+        image = self.image
         match request:
-            case ElectLeaders():
-                return elect_leaders(image, rules, self._recovery, request.message)
             case UpdateFeatures():
                 return update_features(image, request.version, request.message)
             case UnregisterBroker():
                 broker = BrokerId(request.message.broker_id)
-                records = brokers.unregister(image, rules, broker)
+                records = brokers.unregister(image, self._settings.rules(image), broker)
                 return records, UnregisterBrokerResponse(error_message=None)
             case _:
                 assert_never(request)

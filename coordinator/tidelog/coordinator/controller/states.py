@@ -46,7 +46,8 @@ class ReplicaState(Enum):
     DELETION_STARTED = auto()
     DELETION_SUCCESSFUL = auto()
     DELETION_INELIGIBLE = auto()
-    """Its broker is fenced: it deletes what is left when it comes back and finds no such topic."""
+    """Its broker is fenced: it deletes what is left when it comes back and finds that it is no
+    replica."""
 
 
 P, R = PartitionState, ReplicaState
@@ -143,6 +144,9 @@ def _changed(
         was = replica_state(image, before, broker)
         becomes = replica_state(image, after, broker)
         yield (was, R.NEW, becomes) if was is R.NON_EXISTENT else (was, becomes)
+    for broker in () if before is None else before.replicas:
+        if broker not in after.replicas:
+            yield _gone(image, replica_state(image, before, broker), broker)
 
 
 def _placement(view: PartitionView) -> tuple[tuple[BrokerId, ...], ...]:
@@ -152,9 +156,13 @@ def _placement(view: PartitionView) -> tuple[tuple[BrokerId, ...], ...]:
 def _deleted(image: MetadataImage, topic: TopicView) -> Iterator[tuple[ReplicaState, ...]]:
     for view in topic.partitions:
         for broker in view.replicas:
-            was = replica_state(image, view, broker)
-            if was is R.OFFLINE:
-                yield was, R.DELETION_INELIGIBLE
-            else:
-                # It is deleted with the record itself, and the name is free for the next one.
-                yield was, R.OFFLINE, R.DELETION_STARTED, R.DELETION_SUCCESSFUL, R.NON_EXISTENT
+            yield _gone(image, replica_state(image, view, broker), broker)
+
+
+def _gone(image: MetadataImage, was: ReplicaState, broker: BrokerId) -> tuple[ReplicaState, ...]:
+    """A replica that the cluster has no more."""
+    path = (was,) if was is R.OFFLINE else (was, R.OFFLINE)
+    if not image.is_alive(broker):
+        return (*path, R.DELETION_INELIGIBLE)
+    # It is deleted with the record itself: nothing waits for its broker to have done so.
+    return (*path, R.DELETION_STARTED, R.DELETION_SUCCESSFUL, R.NON_EXISTENT)

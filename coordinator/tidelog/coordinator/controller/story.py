@@ -40,6 +40,9 @@ def _change(
     topic: Uuid, partition: int, old: PartitionView, new: PartitionView
 ) -> Iterator[Happening]:
     """The election last: it is made among those who are in sync then."""
+    if _placement(new) != _placement(old):
+        moved = (new.replicas, new.adding, new.removing, old.replicas, new.partition_epoch)
+        yield Happening(Kind.REASSIGNED, topic, partition, moved)
     if set(new.isr) != set(old.isr) or set(new.elr) != set(old.elr):
         values = (new.isr, old.isr, new.elr, new.partition_epoch)
         yield Happening(Kind.ISR_CHANGED, topic, partition, values)
@@ -49,3 +52,7 @@ def _change(
     if new.lossy_elections > old.lossy_elections:
         lost = (new.leader, new.leader_epoch, new.lost_records - old.lost_records)
         yield Happening(Kind.RECORDS_LOST, topic, partition, lost)
+
+
+def _placement(view: PartitionView) -> tuple[object, ...]:
+    return (view.replicas, view.adding, view.removing)

@@ -54,19 +54,20 @@ class Pending(NamedTuple):
     """A batch that was appended."""
 
     replica: Replica
-    leader: Leader
-    """Of the epoch it was appended in: another one, or none, answers for it no more."""
+    """As long as it leads, in this epoch or another one, its log holds the batch: only who follows
+    cuts its log, and when it stops to lead whoever waits for it is woken at once."""
     row: PartitionProduceResponse
     end: Offset
     """The offset behind it."""
 
     def outcome(self) -> ErrorCode | None:
         """None while that is not decided."""
-        if self.replica.leader is not self.leader:
+        leader = self.replica.leader
+        if leader is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if not self.leader.enough_in_sync():
+        if not leader.enough_in_sync():
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE if self.leader.high_watermark >= self.end else None
+        return ErrorCode.NONE if leader.high_watermark >= self.end else None
 
 
 class _Batch(NamedTuple):
@@ -128,7 +129,7 @@ def finish(
         return NO_ANSWER
     answer = ProduceResponse(responses=answers)
     if acks == ACKS_ALL:
-        waiting = [item for item in pending if item.leader.high_watermark < item.end]
+        waiting = [item for item in pending if item.replica.high_watermark < item.end]
         if waiting:
             deadline = Instant(call.now + ms(max(0, timeout_ms)))
             _wait(call, answer, waiting, deadline)
@@ -239,7 +240,7 @@ def _take(call: Call, topic: str, data: PartitionProduceData, acks: int, ready: 
         raise batch
     records, header = batch
     appended = append(broker, call.now, call.now_ms, replica, leader, records, header)
-    return Pending(replica, leader, row_of(data.index, appended), Offset(appended.last_offset + 1))
+    return Pending(replica, row_of(data.index, appended), Offset(appended.last_offset + 1))
 
 
 def append(  # noqa: PLR0913, PLR0917 -- called for each batch, from two places

@@ -144,7 +144,7 @@ class ProduceAgain:
         first, last, stamp, start, _ = appended
         if acks == ACKS_ALL and leader.high_watermark <= last:
             row = row_of(shape.key[1], appended)
-            pending = Pending(replica, leader, row, Offset(last + 1))
+            pending = Pending(replica, row, Offset(last + 1))
             self._finish(client, shape, correlation_id, now, row, (pending,))
         elif acks != ACKS_NONE:
             answer = shape.pack(

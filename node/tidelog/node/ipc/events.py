@@ -48,6 +48,7 @@ class Kind(IntEnum):
     BROKER_FENCED = 4
     BROKER_UNFENCED = 5
     RECORDS_LOST = 6
+    REASSIGNED = 7
     # seen by the supervisor
     STARTED = 20
     ENDED = 21
@@ -99,6 +100,13 @@ FIELDS: Final[Mapping[Kind, tuple[tuple[str, Shape], ...]]] = {
     ),
     Kind.BROKER_FENCED: (_BROKER, _BROKER_EPOCH),
     Kind.BROKER_UNFENCED: (_BROKER, _BROKER_EPOCH),
+    Kind.REASSIGNED: (
+        ("replicas", Shape.BROKERS),
+        ("adding", Shape.BROKERS),
+        ("removing", Shape.BROKERS),
+        ("before", Shape.BROKERS),
+        ("partition_epoch", Shape.NUMBER),
+    ),
     Kind.RECORDS_LOST: (_LEADER, _EPOCH, ("at_least", Shape.NUMBER)),
     Kind.STARTED: (_BROKER, ("life", Shape.NUMBER)),
     Kind.ENDED: (_BROKER, ("life", Shape.NUMBER), ("code", Shape.NUMBER)),

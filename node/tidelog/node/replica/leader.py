@@ -46,6 +46,7 @@ class Leader:
     __slots__ = (
         "_asked_min",
         "_counted",
+        "_factor",
         "_me",
         "_members",
         "_proposed",
@@ -94,6 +95,7 @@ class Leader:
     def _take(self, view: PartitionView) -> None:
         assert self._me in view.isr, view
         self.replicas = view.replicas
+        self._factor = view.factor
         self.in_sync = view.isr
         self.partition_epoch: Epoch = view.partition_epoch
         others = [one for one in view.replicas if one != self._me]
@@ -120,7 +122,7 @@ class Leader:
 
     def _recast(self) -> None:
         """Look up anew whom every append and every ack asks about."""
-        self.min_in_sync = min(self._asked_min, len(self.replicas))
+        self.min_in_sync = min(self._asked_min, self._factor)
         members = self._members
         counted = dict.fromkeys((*self.in_sync, *self._proposed))
         self._counted = [members[one] for one in counted if one in members]
