@@ -41,6 +41,19 @@ class Place(Struct, frozen=True):
         """As commands take it."""
         return f"{self.topic.name}:{self.number}"
 
+    @property
+    def preferred(self) -> BrokerId:
+        """The first of the replicas that it shall have."""
+        return next(one for one in self.view.replicas if one not in self.view.removing)
+
+    def waits_for(self, broker: int) -> bool:
+        """Nobody leads it, and this one may."""
+        return self.view.leader == NO_LEADER and self.view.trusts(BrokerId(broker))
+
+    def should_be_led_by(self, broker: int) -> bool:
+        """Somebody else leads it, though this one is preferred."""
+        return self.preferred == broker and self.view.leader not in {broker, NO_LEADER}
+
 
 class Code(StrEnum):
     """What is the matter, for programs."""
@@ -183,38 +196,39 @@ def of_partition(known: Known, place: Place) -> list[Reason]:
         found += _missing(known, place)
     if view.adding or view.removing:
         found.append(_moving(known, place))
-    if view.leader not in {NO_LEADER, preferred_of(view)}:
+    if place.should_be_led_by(place.preferred):
         found.append(_not_preferred(known, place))
     if view.lossy_elections:
         found.append(_lost(place))
     return found
 
 
-def preferred_of(view: PartitionView) -> BrokerId:
-    """The first of the replicas that it shall have."""
-    return next(one for one in view.replicas if one not in view.removing)
-
-
 def _no_leader(known: Known, place: Place) -> Reason:
     view, what = place.view, f"{place.name} has no leader"
     trusted = [one for one in view.replicas if view.trusts(one)]
-    away = {one.broker: one for one in (absence(known, who) for who in view.replicas) if one}
-    if any(one not in away for one in trusted):
+    away = {broker: absence(known, broker) for broker in view.replicas}
+    if any(away[one] is None for one in trusted):
         return Reason(Code.NO_LEADER, f"{what} yet: one is being elected")
-    missing = [away[one] for one in trusted or view.last_known if one in away]
-    if trusted:
-        has = _verb(trusted, "has", "have")
-        why = f"only {_brokers(trusted)} {has} every committed record, and "
-        why += _joined(one.sentence for one in missing)
-    else:
-        why = f"{_brokers(view.last_known)} had every committed record, and lost files"
-        if missing:
-            why += "; who has most leads once all are back, but "
-            why += _joined(one.sentence for one in missing)
+    missing = [one for one in map(away.get, trusted or view.last_known) if one is not None]
+    why = _only(trusted, missing) if trusted else _files_lost(view.last_known, missing)
     remedies = [remedy for one in missing for remedy in one.remedies]
-    if len(away) < len(view.replicas):  # somebody is there, whatever it lacks
+    if None in away.values():  # somebody is there, whatever it lacks
         remedies.append(f"tidelog leader elect --unclean {place.word}")
     return Reason(Code.NO_LEADER, f"{what}: {why}", tuple(remedies))
+
+
+def _only(trusted: Sequence[int], missing: Iterable[Reason]) -> str:
+    has = _verb(trusted, "has", "have")
+    where = _joined(one.sentence for one in missing)
+    return f"only {_brokers(trusted)} {has} every committed record, and {where}"
+
+
+def _files_lost(last_known: Sequence[int], missing: Sequence[Reason]) -> str:
+    lost = f"{_brokers(last_known)} had every committed record, and lost files"
+    if not missing:
+        return lost
+    where = _joined(one.sentence for one in missing)
+    return f"{lost}; who has most leads once all are back, but {where}"
 
 
 def _too_few(place: Place, least: int) -> Reason:
@@ -269,7 +283,7 @@ def _moving(known: Known, place: Place) -> Reason:
 
 
 def _not_preferred(known: Known, place: Place) -> Reason:
-    view, preferred = place.view, preferred_of(place.view)
+    view, preferred = place.view, place.preferred
     who = f"{place.name} is led by broker {view.leader}, not by the preferred {preferred}"
     if preferred not in view.isr:
         sentence = f"{who}: broker {preferred} is not in sync"
@@ -306,27 +320,29 @@ def of_broker(known: Known, broker: int) -> list[Reason]:
         return [DOWN]
     found = [] if away is None else [away]
     hosted = list(hosts(known.image, broker))
-    waiting = [
-        one for one in hosted if one.view.leader == NO_LEADER and one.view.trusts(BrokerId(broker))
-    ]
+    waiting = [one for one in hosted if one.waits_for(broker)]
     if waiting:
-        wait = f"{counted(len(waiting), 'partition')} {_verb(waiting, 'waits', 'wait')} for it"
-        why = f"without a leader, for it has every committed record: {_named(waiting)}"
-        found.append(Reason(Code.WAITED_FOR, f"{wait} {why}", (), broker))
+        found.append(_waited_for(broker, waiting))
     behind = [one for one in hosted if broker not in one.view.isr]
     if behind:
-        where = f"in {len(behind)} of {counted(len(hosted), 'partition')}"
-        yet = "" if away is not None else " yet, for it catches up"
-        sentence = f"it is not in sync {where}{yet}: {_named(behind)}"
-        found.append(Reason(Code.NOT_IN_SYNC, sentence, (), broker))
-    led_elsewhere = [
-        one
-        for one in hosted
-        if preferred_of(one.view) == broker and one.view.leader not in {broker, NO_LEADER}
-    ]
+        found.append(_behind(broker, behind, of_all=len(hosted), is_away=away is not None))
+    led_elsewhere = [one for one in hosted if one.should_be_led_by(broker)]
     if led_elsewhere:
         found.append(_leads_less(known, broker, led_elsewhere, is_away=away is not None))
     return found
+
+
+def _waited_for(broker: int, places: Sequence[Place]) -> Reason:
+    wait = f"{counted(len(places), 'partition')} {_verb(places, 'waits', 'wait')} for it"
+    why = f"without a leader, for it has every committed record: {_named(places)}"
+    return Reason(Code.WAITED_FOR, f"{wait} {why}", (), broker)
+
+
+def _behind(broker: int, places: Sequence[Place], *, of_all: int, is_away: bool) -> Reason:
+    yet = "" if is_away else " yet, for it catches up"
+    where = f"in {len(places)} of {counted(of_all, 'partition')}{yet}"
+    sentence = f"it is not in sync {where}: {_named(places)}"
+    return Reason(Code.NOT_IN_SYNC, sentence, (), broker)
 
 
 def _leads_less(known: Known, broker: int, places: Sequence[Place], *, is_away: bool) -> Reason:

@@ -134,31 +134,37 @@ def broker(target: Target, *, number: int, as_json: bool) -> None:
     reasons = of_broker(known, number)
     views = [one.view for one in hosts(known.image, number)]
     leads = sum(view.leader == number for view in views)
-    in_sync = sum(number in view.isr for view in views)
     fine = (
         f"broker {number} is well: it leads {leads} of its {len(views)} partitions, as it should, "
         "and is in sync in all of them"
     )
     events = [one for one in known.events if _is_about(one, number)][-_EVENTS_SHOWN:]
     if as_json:
-        view = known.image.brokers.get(BrokerId(number))
         facts = {
-            "broker": number,
-            "process": _process(known, number),
-            "fenced": view is None or view.fenced,
-            "stopping": view is not None and view.stopping,
-            "broker_epoch": None if view is None else view.epoch,
-            "rack": None if view is None else view.rack,
+            **_registration(known, number),
             "leaders": leads,
             "replicas": len(views),
-            "in_sync": in_sync,
+            "in_sync": sum(number in view.isr for view in views),
             "events": [{"at": one.at, "event": one.event, **one.fields} for one in events],
         }
         _emit(reasons, fine, facts)
-        return
-    _say(reasons, fine)
-    rows = [(one.at, one.process, one.event.replace("_", " "), said(one)) for one in events]
-    table(rows, ("TIME", "PROCESS", "EVENT", "WHAT"))
+    else:
+        _say(reasons, fine)
+        rows = [(one.at, one.process, one.event.replace("_", " "), said(one)) for one in events]
+        table(rows, ("TIME", "PROCESS", "EVENT", "WHAT"))
+
+
+def _registration(known: Known, number: int) -> dict[str, object]:
+    """The broker as the metadata log tells it."""
+    view = known.image.brokers.get(BrokerId(number))
+    return {
+        "broker": number,
+        "process": _process(known, number),
+        "fenced": view is None or view.fenced,
+        "stopping": view is not None and view.stopping,
+        "broker_epoch": None if view is None else view.epoch,
+        "rack": None if view is None else view.rack,
+    }
 
 
 def _is_about(event: Entry, broker: int) -> bool:
