@@ -1,17 +1,18 @@
 """Kafka's own administration tools, from the published jars, against the broker.
 
-Each call is a JVM: a test asserts much on the output of few.
+All calls go to one JVM.
 """
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import Record, Running, fresh_topic, now_ms
-from harness.clients.java import Java
+from harness.clients.kafka_tools import KafkaTools
 from tidelog.node.api.dispatch import routes
 
 pytestmark = pytest.mark.slow
@@ -24,9 +25,10 @@ LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 API_VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
 
 
-@pytest.fixture
-def java(cluster: Running) -> Java:
-    return Java(cluster.bootstrap)
+@pytest.fixture(scope="module")
+def java(cluster: Running) -> Iterator[KafkaTools]:
+    with KafkaTools(cluster.bootstrap) as tools:
+        yield tools
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -43,7 +45,7 @@ def _pair(field: str) -> tuple[str, str]:
 
 
 def test_kafka_topics_creates_alters_describes_lists_and_deletes(
-    cluster: Running, java: Java
+    cluster: Running, java: KafkaTools
 ) -> None:
     topic = fresh_topic("tools")
     said = java.tool(
@@ -68,7 +70,7 @@ def test_kafka_topics_creates_alters_describes_lists_and_deletes(
 
 
 def test_offsets_deleted_records_and_sizes_agree(
-    cluster: Running, java: Java, tmp_path: Path
+    cluster: Running, java: KafkaTools, tmp_path: Path
 ) -> None:
     client = Confluent(cluster.bootstrap)
     topic = fresh_topic("tools")
@@ -109,7 +111,7 @@ def test_offsets_deleted_records_and_sizes_agree(
     assert all(sizes.values())
 
 
-def test_kafka_configs_sets_shows_and_takes_back(cluster: Running, java: Java) -> None:
+def test_kafka_configs_sets_shows_and_takes_back(cluster: Running, java: KafkaTools) -> None:
     topic = fresh_topic("tools")
     Confluent(cluster.bootstrap).create_topic(topic, configs={"retention.ms": "3600000"})
     said = java.tool(
@@ -136,7 +138,7 @@ def test_kafka_configs_sets_shows_and_takes_back(cluster: Running, java: Java) -
     assert "  log.retention.hours=168 sensitive=false synonyms=" in said
 
 
-def test_kafka_configs_keeps_settings_of_groups_and_of_clients_metrics(java: Java) -> None:
+def test_kafka_configs_keeps_settings_of_groups_and_of_clients_metrics(java: KafkaTools) -> None:
     group, subscription = fresh_topic("group"), fresh_topic("metrics")
     said = java.tool(
         CONFIGS,
@@ -156,7 +158,7 @@ def test_kafka_configs_keeps_settings_of_groups_and_of_clients_metrics(java: Jav
     assert "  match=client_id=a.* sensitive=false" in said
 
 
-def test_kafka_broker_api_versions_lists_what_is_served(java: Java) -> None:
+def test_kafka_broker_api_versions_lists_what_is_served(java: KafkaTools) -> None:
     said = java.tool(API_VERSIONS)
     assert re.match(r"127\.0\.0\.1:\d+ \(id: 0 rack: null isFenced: false\) -> \(\n", said)
     usable = re.findall(r"\w+\((\d+)\): (\d+)(?: to (\d+))? \[usable: \d+\]", said)

@@ -13,6 +13,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.need import need
+
 HERE = Path(__file__).resolve().parent
 CACHE_VARIABLE = "HARNESS_TOOLS_CACHE"
 DEFAULT_CACHE = HERE.parents[2] / ".tools-cache"
@@ -33,6 +35,16 @@ def kafkajs() -> list[str]:
     """The command that runs the Node program; kafkajs comes through the ordinary npm command."""
     folder = built("kafkajs", ["package.json", "package-lock.json", "main.js"], _npm_install)
     return ["node", str(folder / "main.js")]
+
+
+def tools(classpath: str) -> Path:
+    """The folder of the class that runs Kafka's tools."""
+    need("javac")
+
+    def compiled(folder: Path) -> None:
+        _run(folder, "javac", "-Xlint:all", "-Werror", "-cp", classpath, "Tools.java")
+
+    return built("jvm", ["Tools.java"], compiled)
 
 
 def built(name: str, sources: list[str], build: Callable[[Path], None]) -> Path:

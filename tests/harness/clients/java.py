@@ -48,6 +48,7 @@ class Java:
         need("java", "mvn")
         classpath = kafka_classpath()
         assert classpath is not None
+        self.classpath = classpath
         libs = Path(classpath.split(":", maxsplit=1)[0])
         self._java = [
             "java",
@@ -56,8 +57,6 @@ class Java:
             "-XX:TieredStopAtLevel=1",
             "-XX:-UsePerfData",
             f"-Dlog4j2.configurationFile={libs / 'log4j2.properties'}",
-            "-cp",
-            classpath,
         ]
         self._bootstrap = bootstrap
 
@@ -87,13 +86,13 @@ class Java:
         """What any of the tools prints; it must succeed, and log no error."""
         return self._run(name, *arguments)
 
-    def command(self, *words: str) -> list[str]:
+    def command(self, *words: str, classpath: str = "") -> list[str]:
         """What runs a program against these jars: a main class or a source file, and its words."""
-        return [*self._java, *words]
+        return [*self._java, "-cp", classpath or self.classpath, *words]
 
     def _run(self, tool: str, *arguments: str, text: str = "") -> str:
         done = subprocess.run(
-            [*self._java, tool, "--bootstrap-server", self._bootstrap, *arguments],
+            self.command(tool, "--bootstrap-server", self._bootstrap, *arguments),
             input=text,
             capture_output=True,
             text=True,
