@@ -11,6 +11,7 @@ from random import Random
 
 from harness.controllers import CLUSTER, START, check
 from tidelog.coordinator.controller import front
+from tidelog.coordinator.controller.feed import Feed
 from tidelog.coordinator.controller.front import Front
 from tidelog.coordinator.controller.requests import BrokerLost, BrokerStarted
 from tidelog.coordinator.controller.shard import ControllerShard
@@ -127,7 +128,7 @@ class Conversation:
                 image.replay(record)
         shard = ControllerShard(self.settings, Random(self._incarnation), images[0])
         self.shard = shard
-        self.front = Front(shard, images[1], Incarnation(self._incarnation))
+        self.front = Front(shard, Feed(images[1]), Incarnation(self._incarnation))
         self.inbox.clear()
         self._coordinator_effects(self.front.start(self.now, cluster_id=CLUSTER, run_id="run-1"))
         self.force()

@@ -294,6 +294,11 @@ class MemoryDirectory:
         inode = self._inode(name)
         return None if inode is None else inode.modified_ms
 
+    def read_part(self, name: str, position: int, size: int) -> bytes | None:
+        self.disk.looks.append(("read_part", name))
+        inode = self._inode(name)
+        return None if inode is None else bytes(inode.content[position : position + size])
+
     def read_all(self, name: str) -> bytes | None:
         self.disk.looks.append(("read_all", name))
         inode = self._inode(name)

@@ -7,6 +7,7 @@ from random import Random
 from harness.controllers import CLUSTER
 from harness.simulated_time import Timeline
 from tidelog.coordinator.controller import front
+from tidelog.coordinator.controller.feed import Feed
 from tidelog.coordinator.controller.front import Front
 from tidelog.coordinator.controller.requests import BrokerLost, BrokerStarted, ControllerReply
 from tidelog.coordinator.controller.shard import ControllerShard
@@ -56,7 +57,7 @@ class SimulatedCoordinator:
         decided, committed = self._replayed(), self._replayed()
         settings = ControllerSettings.of(self._settings)
         shard = ControllerShard(settings, Random(self._rng.random()), decided)
-        self.front = Front(shard, committed, Incarnation(self.lives))
+        self.front = Front(shard, Feed(committed), Incarnation(self.lives))
         self._perform(self.front.start(self._timeline.now, cluster_id=CLUSTER, run_id="run-1"))
 
     def kill(self) -> None:

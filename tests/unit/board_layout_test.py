@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset
 from tidelog.kernel.instant import Instant
+from tidelog.kernel.limits import STANDBYS_MAX
 from tidelog.node.ipc import layout
 from tidelog.node.ipc.layout import Fences, Role, Slot, SlotState, SlotWriter, Word
 
@@ -147,8 +148,9 @@ def test_a_board_cut_short_is_corrupt(size: int) -> None:
 
 
 def test_each_process_has_a_slot_of_its_own() -> None:
-    roles = [role for role in Role if role not in (Role.NONE, Role.BROKER)]
+    roles = [role for role in Role if role not in (Role.NONE, Role.STANDBY, Role.BROKER)]
     taken = [layout.slot_of(role) for role in roles]
+    taken += [layout.slot_of(Role.COORDINATOR, seat) for seat in range(1, STANDBYS_MAX + 1)]
     taken += [layout.slot_of(Role.BROKER, broker) for broker in range(64)]
     assert len(set(taken)) == len(taken)
     assert max(taken) < layout.SLOTS

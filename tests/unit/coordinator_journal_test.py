@@ -91,7 +91,7 @@ def test_what_was_written_is_there_after_a_clean_stop(disk: Disk) -> None:
     journal.close()
     _, loaded = disk.load()
     assert loaded.last_stop is LastStop.CLEAN
-    assert loaded.image == loaded.committed == disk.controlled.image
+    assert loaded.image == loaded.feed.image == disk.controlled.image
 
 
 def test_what_was_written_is_there_after_a_kill(disk: Disk) -> None:
@@ -228,7 +228,7 @@ def test_a_snapshot_stands_in_for_the_records_before_it(disk: Disk) -> None:
     disk.write(journal, "d")
     _, loaded = disk.load()
     assert loaded.snapshot_offset > NO_OFFSET
-    assert loaded.image == loaded.committed == disk.controlled.image
+    assert loaded.image == loaded.feed.image == disk.controlled.image
 
 
 def test_the_log_lets_go_of_what_the_older_of_two_snapshots_covers(disk: Disk) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tidelog.kernel.instant import Instant, ms, s
+from tidelog.kernel.limits import COORDINATOR_STOPPED_MS
 from tidelog.node.ipc.layout import Role
 from tidelog.tools.supervisor.hang import LOOK_EVERY, HangWatch, Hung, Reading, Resumed
 from tidelog.tools.supervisor.plan import Name
@@ -26,14 +27,21 @@ class Bench:
             self.changes.append((self.now - BEGIN, change))
 
     def run(
-        self, duration: int, name: Name, *, stopped: bool = False, beats: bool = True, pid: int = 1
+        self,
+        duration: int,
+        name: Name,
+        *,
+        stopped: bool = False,
+        beats: bool = True,
+        pid: int = 1,
+        replaceable: bool = False,
     ) -> None:
         end = self.now + duration
         while self.now < end:
             self.now = Instant(self.now + LOOK_EVERY)
             if beats:
                 self.heard = self.now
-            self.look({name: Reading(pid, stopped, self.heard)})
+            self.look({name: Reading(pid, stopped, self.heard, replaceable=replaceable)})
 
 
 def test_a_process_that_beats_does_not_hang() -> None:
@@ -186,3 +194,23 @@ def test_after_it_was_starved_a_process_has_its_whole_time_again() -> None:
     assert bench.changes == []
     starving(bench, s(1), cpu_share=0, runnable=False)
     assert [change for _, change in bench.changes] == [Hung(BROKER, "silent")]
+
+
+def test_a_stopped_coordinator_is_not_waited_for_where_another_stands_by() -> None:
+    bench = Bench()
+    bench.look({COORDINATOR: Reading(1, stopped=False, heartbeat=bench.heard)})
+    bench.look({COORDINATOR: Reading(1, stopped=True, heartbeat=bench.heard, replaceable=True)})
+    assert bench.watch.deadline() == bench.now + ms(COORDINATOR_STOPPED_MS)
+    bench.run(ms(500), COORDINATOR, stopped=True, replaceable=True)
+    ((after, change),) = bench.changes
+    assert change == Hung(COORDINATOR, "stopped")
+    assert after <= ms(COORDINATOR_STOPPED_MS) + LOOK_EVERY
+
+
+def test_a_silent_coordinator_has_its_time_though_another_stands_by() -> None:
+    bench = Bench()
+    bench.run(s(1), COORDINATOR, replaceable=True)
+    bench.run(ms(1_750), COORDINATOR, beats=False, replaceable=True)
+    assert bench.changes == []
+    bench.run(s(1), COORDINATOR, beats=False, replaceable=True)
+    assert [change for _, change in bench.changes] == [Hung(COORDINATOR, "silent")]

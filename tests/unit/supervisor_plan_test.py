@@ -39,13 +39,16 @@ COORDINATOR = Name(Role.COORDINATOR, 0)
 BROKER_0 = Name(Role.BROKER, 0)
 BROKER_1 = Name(Role.BROKER, 1)
 ALL = (COORDINATOR, BROKER_0, BROKER_1)
+STANDBY_1, STANDBY_2 = Name(Role.COORDINATOR, 1), Name(Role.COORDINATOR, 2)
+WITH_STANDBYS = (COORDINATOR, STANDBY_1, STANDBY_2, BROKER_0)
 
 
 class Bench:
     """A plan, a clock, and pids given out in order."""
 
-    def __init__(self, *, restart: bool = False) -> None:
-        self.plan = Plan.of(ALL, restart=restart, next_incarnation=Incarnation(1))
+    def __init__(self, names: Sequence[Name] = ALL, *, restart: bool = False) -> None:
+        self.names = names
+        self.plan = Plan.of(names, restart=restart, next_incarnation=Incarnation(1))
         self.now = Instant(s(1))
         self.pid = 100
 
@@ -62,8 +65,8 @@ class Bench:
 
     def opened(self) -> "Bench":
         self.spawn_due()
-        for name in ALL:
-            self.step(BecameReady(name))
+        for name in self.names:
+            self.step(BecameReady(name, leads=name not in {STANDBY_1, STANDBY_2}))
         assert self.plan.opened
         return self
 
@@ -300,3 +303,41 @@ def test_nothing_is_added_to_a_cluster_that_is_ending() -> None:
     bench.spawn_due()
     bench.step(EndAsked())
     assert bench.step(AddAsked(Name(Role.BROKER, 2))) == []
+
+
+def test_standbys_end_before_the_coordinator_that_leads() -> None:
+    bench = Bench(WITH_STANDBYS).opened()
+    bench.step(Ended(COORDINATOR, -9))
+    bench.step(BecameReady(STANDBY_2))
+    bench.step(Spawned(COORDINATOR, 200))
+    bench.step(BecameReady(COORDINATOR, leads=False))
+    assert terminated(bench.step(EndAsked())) == [BROKER_0]
+    assert terminated(bench.step(Ended(BROKER_0, 0))) == [COORDINATOR, STANDBY_1]
+    assert bench.step(Ended(COORDINATOR, 0)) == [Tell("stopped", COORDINATOR)]
+    assert terminated(bench.step(Ended(STANDBY_1, 0))) == [STANDBY_2]
+    assert Finish() in bench.step(Ended(STANDBY_2, 0))
+
+
+def test_who_leads_is_who_said_so_last() -> None:
+    bench = Bench(WITH_STANDBYS).opened()
+    assert [bench.plan.stands_by(name) for name in WITH_STANDBYS] == [False, True, True, False]
+    bench.step(Ended(COORDINATOR, -9))
+    assert not bench.plan.stands_by(COORDINATOR)
+    bench.step(BecameReady(STANDBY_1))
+    assert [bench.plan.stands_by(name) for name in WITH_STANDBYS] == [True, False, True, False]
+
+
+def test_a_coordinator_stands_by_where_another_one_lives() -> None:
+    bench = Bench(WITH_STANDBYS)
+    assert not bench.plan.others_live(COORDINATOR)
+    bench.opened()
+    assert bench.plan.others_live(COORDINATOR)
+    for name in (STANDBY_1, STANDBY_2):
+        bench.step(Ended(name, -9))
+    assert not bench.plan.others_live(COORDINATOR)
+    assert bench.plan.others_live(STANDBY_1)
+
+
+def test_a_standby_that_dies_comes_back() -> None:
+    bench = Bench(WITH_STANDBYS).opened()
+    assert Spawn(STANDBY_1, Incarnation(5)) in bench.step(Ended(STANDBY_1, -9))

@@ -107,6 +107,13 @@ class Directory(Syncable, Protocol):
         """A small file's content; None where it is missing."""
         ...
 
+    def read_part(self, name: str, position: int, size: int) -> bytes | None:
+        """A part of a file that another process may be writing to; None where it is missing.
+
+        Makes nothing and keeps nothing open; fewer bytes only at the end of the file.
+        """
+        ...
+
     def replace(self, name: str, content: bytes, *, durable: bool = True) -> None:
         """Old content or new, never a mix: temporary file, sync, rename, directory sync.
 

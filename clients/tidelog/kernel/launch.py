@@ -26,7 +26,8 @@ class Launch:
     settings: Mapping[str, str]
     """Kafka's and our keys that apply to this process, already checked."""
     ready_fd: int
-    """Write `ready\\n`, or `failed: SENTENCE\\n`, once; then close."""
+    """Write `ready\\n`, or `failed: SENTENCE\\n`, once; then close. A coordinator that stands by
+    writes `standby\\n` before that, and `ready\\n` when it leads."""
     board_slot: int
     """This process's slot on the board."""
 
@@ -41,7 +42,11 @@ class BrokerLaunch(Launch):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLaunch(Launch):
+    seat: int = 0
+    """Which of the coordinators it is; whoever has the lock leads."""
+    seats: int = 1
     standby: bool = False
+    """Another one lives: follow first, and lead when that is over."""
 
 
 def board_name(run_id: str) -> str:

@@ -36,7 +36,7 @@ from tidelog.kernel.ids import NO_OFFSET, BrokerId, Epoch, Incarnation, Offset, 
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import FORWARDED_CALLS_MAX, METADATA_SNAPSHOT_RECORDS
 from tidelog.node.ipc.events import Happening
-from tidelog.node.metadata.image import MetadataImage, snapshot
+from tidelog.node.metadata.image import snapshot
 from tidelog.node.runtime.shard_host import (
     AppendFailed,
     AppendRecords,
@@ -174,13 +174,13 @@ class Front:
     def __init__(
         self,
         shard: ControllerShard,
-        committed: MetadataImage,
+        feed: Feed,
         incarnation: Incarnation,
         *,
         snapshot_offset: Offset = NO_OFFSET,
     ) -> None:
-        assert shard.image.offset == committed.offset, (shard.image.offset, committed.offset)
-        self.feed = Feed(committed)
+        assert shard.image.offset == feed.image.offset, (shard.image.offset, feed.image.offset)
+        self.feed = feed
         self._shard = shard
         self._host: ShardHost[ControllerRequest, MetadataRecord, ControllerReply] = ShardHost(
             shard, resigned=ErrorCode.REQUEST_TIMED_OUT
@@ -188,7 +188,7 @@ class Front:
         self._incarnation = incarnation
         self._asked = 0
         self._answers: dict[RequestId, Answer] = {}
-        self._next = Offset(committed.offset + 1)
+        self._next = Offset(feed.image.offset + 1)
         self._uncommitted: deque[tuple[Offset, tuple[MetadataRecord, ...]]] = deque()
         self._snapshot_offset = snapshot_offset
         self.wall_offset_ns = 0

@@ -31,10 +31,12 @@ from tidelog.coordinator.controller.health import health
 from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.coordinator.runtime.journal import Journal, Life, Loaded
 from tidelog.coordinator.runtime.router import Router
+from tidelog.coordinator.runtime.standing_by import StandingBy
+from tidelog.coordinator.runtime.tail import Tail
 from tidelog.coordinator.runtime.watch import Watch
 from tidelog.coordinator.runtime.writer import Writer
 from tidelog.coordinator.settings import ControllerSettings
-from tidelog.kernel.failures import CannotStartError
+from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.ids import NO_OFFSET, Offset, Uuid
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.launch import (
@@ -48,14 +50,19 @@ from tidelog.kernel.limits import HEARTBEAT_MS
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, SlotState, Word
 from tidelog.node.log.directory import key_of
+from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.alarm import Alarm
-from tidelog.node.runtime.disk import DirectoryLock, open_disk
+from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, open_disk
 from tidelog.node.runtime.process import (
+    ORPHANS_END_WITHIN_S,
     EventLog,
+    cannot_use_files,
     end_orphaned_run,
+    is_orphaned,
     on_stop_signal,
     report_failed,
     report_ready,
+    report_standby,
 )
 from tidelog.node.runtime.recorder import Recorder
 from tidelog.node.runtime.shard_host import AppendFailed, LogAppended, LogCommitted, Tick
@@ -84,9 +91,14 @@ class CoordinatorProcess:
         self._counted = NO_OFFSET
         self._board = Board.open(board_name(launch.run_id))
         self._slot = self._board.writer(launch.board_slot)
+        self._standing_by: StandingBy | None = None
+        self._followed = False
+        self._lock: DirectoryLock | None = None
+        self._writer: Writer | None = None
+        self._known = MetadataImage()
         self._slot.begin(
-            role=Role.COORDINATOR,
-            process_id=0,
+            role=Role.STANDBY,
+            process_id=launch.seat,
             pid=os.getpid(),
             incarnation=launch.incarnation,
         )
@@ -94,31 +106,83 @@ class CoordinatorProcess:
         self._recorder = Recorder(ring, log, launch.incarnation, self._topic_name)
 
     def start(self) -> None:
-        """Load the log and take over; CannotStartError where that must not be done."""
+        """Lead, or stand by for whoever does; CannotStartError where that must not be done."""
         launch, loop = self._launch, self._loop
         loop.set_exception_handler(self._on_bug)
         on_stop_signal(loop, self.end)
         top = open_disk(coordinator_directory(launch.data_dir), open_files_max=_OPEN_FILES_MAX)
-        self._lock = DirectoryLock(top)
         life = Life(launch.boot_id, launch.disk_generation, launch.incarnation)
         self._journal = Journal(top, life)
-        loaded = self._journal.load()
+        if not launch.standby:
+            try:
+                self._lock = DirectoryLock(top)
+            except CannotStartError:
+                if launch.seats == 1:
+                    raise  # else a standby was faster
+        if self._lock is None:
+            self._stand_by(top)
+        else:
+            self._lead(None)
+            self._tick()
+
+    def _stand_by(self, top: DiskDirectory) -> None:
+        self._followed = True
+        self._standing_by = StandingBy(
+            self._loop,
+            top,
+            self._journal.tail(),
+            on_locked=self._on_locked,
+            on_failed=self._on_files_failed,
+            log=self._log,
+        )
+        self._standing_by.begin()
+        self._slot.words[Word.STATE] = SlotState.RUNNING
+        self._slot.publish()
+        report_standby(self._launch.ready_fd)
+        self._tick()
+
+    def _on_locked(self, lock: DirectoryLock) -> None:
+        """Whoever led is dead, with all its threads."""
+        self._lock = lock
+        standing_by, self._standing_by = self._standing_by, None
+        assert standing_by is not None
+        if self._ending or is_orphaned(self._launch):
+            self._stop()
+            return
+        self._log.info("took_the_lock", offset=standing_by.tail.image.offset)
+        try:
+            self._lead(standing_by.tail)
+        except (CannotStartError, CorruptError) as error:
+            self._fail(str(error))
+        except OSError as error:
+            self._on_files_failed(error)
+
+    def _on_files_failed(self, error: OSError) -> None:
+        self._fail(cannot_use_files(self._launch.data_dir, error))
+
+    def _lead(self, tail: Tail | None) -> None:
+        """Load the log, or what the tail lacks of it, and take over."""
+        launch = self._launch
+        self._slot.words[Word.ROLE] = Role.COORDINATOR
+        self._slot.words[Word.STATE] = SlotState.STARTING
+        self._slot.publish()
+        loaded = self._journal.load(tail)
         self._tell(loaded)
+        self._known = loaded.feed.image
         if loaded.image.offset == NO_OFFSET:
             _refuse_forgotten_data(launch.data_dir)
         self._settings = ControllerSettings.of(launch.settings)
         shard = ControllerShard(self._settings, random.SystemRandom(), loaded.image)
         self._front = Front(
             shard,
-            loaded.committed,
+            loaded.feed,
             launch.incarnation,
             snapshot_offset=loaded.snapshot_offset,
         )
-        self._alarm = Alarm(loop, self._on_alarm)
+        self._alarm = Alarm(self._loop, self._on_alarm)
         self._writer = Writer(
-            loop, self._journal, on_written=self._on_written, on_failed=self._on_write_failed
+            self._loop, self._journal, on_written=self._on_written, on_failed=self._on_write_failed
         )
-        self._tick()
         now = Instant(time.monotonic_ns())
         self._perform(self._front.start(now, cluster_id=launch.cluster_id, run_id=launch.run_id))
 
@@ -132,16 +196,26 @@ class CoordinatorProcess:
         if self._ready:
             self._watch.close()
             self._router.close()
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
+        elif self._lock is None and is_orphaned(self._launch):
+            # Whoever led may be dead, too, and somebody has to clean up.
+            self._loop.call_later(ORPHANS_END_WITHIN_S, self._stop)
+            return
+        self._stop()
+
+    def _stop(self) -> None:
+        self._ending = True
         self._recorder.close()
         self._loop.stop()
 
     def close(self) -> None:
         """After the loop: say that the end was clean, and be the last of an orphaned run."""
-        if self.exit_code == 0:
+        if self._writer is not None and self.exit_code == 0:
             self._journal.close()
-        self._lock.release()
-        end_orphaned_run(self._launch, self._board)
+        if self._lock is not None:
+            self._lock.release()
+            end_orphaned_run(self._launch, self._board)
 
     def _step(self, event: Event) -> None:
         if not self._ending:
@@ -165,9 +239,11 @@ class CoordinatorProcess:
             case Happened(what):
                 self._recorder.happened(*what, wall_ns=began)
             case Append():
+                assert self._writer is not None
                 self._writer.append(effect, self._front.epoch)
             case SaveSnapshot(offset=offset):
                 self._log.info("snapshot_due", offset=offset)
+                assert self._writer is not None
                 self._writer.save(effect)
             case Ignored() | LossyElection():
                 self._note(effect)
@@ -208,7 +284,8 @@ class CoordinatorProcess:
         )
         self._ready = True
         self._watch.open()
-        gc.collect()
+        if not self._followed:
+            gc.collect()
         gc.freeze()
         self._slot.words[Word.STATE] = SlotState.RUNNING
         self._publish()
@@ -263,12 +340,15 @@ class CoordinatorProcess:
         self._front.wall_offset_ns = time.time_ns() - now
         self._slot.heartbeat(Instant(now))
         self._recorder.turn()
+        if self._standing_by is not None:
+            self._standing_by.turn()
         self._ticks += 1
         if self._ready and self._ticks % _COUNT_TICKS == 0:
             self._publish()
 
     def _topic_name(self, topic: Uuid) -> str | None:
-        known = self._front.feed.image.topics.get(topic)
+        by = self._standing_by
+        known = (self._known if by is None else by.tail.image).topics.get(topic)
         return None if known is None else known.name
 
     def _publish(self) -> None:

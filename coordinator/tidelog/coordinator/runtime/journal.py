@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from tidelog.coordinator.controller.feed import Feed
 from tidelog.coordinator.controller.front import Append, SaveSnapshot
 from tidelog.coordinator.runtime.flushed import flushed_end, flushed_header
 from tidelog.coordinator.runtime.snapshots import (
@@ -23,6 +24,7 @@ from tidelog.coordinator.runtime.snapshots import (
     snapshot_names,
     write_snapshot,
 )
+from tidelog.coordinator.runtime.tail import Tail
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import NO_OFFSET, ZERO_UUID, Incarnation, Offset, Partition
@@ -56,8 +58,8 @@ class Loaded(Struct):
 
     image: MetadataImage
     """For the controller."""
-    committed: MetadataImage
-    """The same again, for the feed: the two part ways with the first decision."""
+    feed: Feed
+    """On an image of its own: the two part ways with the first decision."""
     snapshot_offset: Offset = NO_OFFSET
     last_stop: LastStop = LastStop.NEVER_RAN
     cut: Cut | None = None
@@ -83,8 +85,15 @@ class Journal:
         """The first offset still in the log."""
         return Offset(self._log.start)
 
-    def load(self) -> Loaded:
-        """Read everything; CannotStartError, with what to do, where what was promised is gone."""
+    def tail(self) -> Tail:
+        """For whoever only reads, and may have to write later."""
+        return Tail(self._directory)
+
+    def load(self, tail: Tail | None = None) -> Loaded:
+        """Read everything; CannotStartError, with what to do, where what was promised is gone.
+
+        What a tail has read need not be read again, as long as it is still there.
+        """
         self._top.make()
         self._directory.make()
         mark = decode_mark(self._top.read_all(MARK_NAME))
@@ -92,10 +101,13 @@ class Journal:
         last_stop = LastStop.NEVER_RAN
         if mark is not None:
             last_stop = mark.last_stop(boot_id=life.boot_id, disk_generation=life.disk_generation)
-        loaded = Loaded(MetadataImage(), MetadataImage(), last_stop=last_stop)
+        loaded = Loaded(MetadataImage(), Feed(MetadataImage()), last_stop=last_stop)
         try:
-            self._load_snapshot(loaded)
-            self._load_log(loaded)
+            if tail is not None and tail.read_to_end():
+                self._go_on(loaded, tail)
+            else:
+                self._load_snapshot(loaded)
+                self._load_log(loaded)
             if mark is not None and last_stop is LastStop.CLEAN:
                 self._check_end(mark)
         except (CorruptError, WireError) as error:
@@ -186,14 +198,29 @@ class Journal:
         for name in snapshot_names(self._directory):
             try:
                 records = read_snapshot(self._directory, name)
-                for image in (loaded.image, loaded.committed):
+                for image in (loaded.image, loaded.feed.image):
                     _load(image, name.offset, records, place=name.file)
             except CorruptError as error:
                 loaded.damaged_snapshots.append(str(error))
-                loaded.image, loaded.committed = MetadataImage(), MetadataImage()
+                loaded.image, loaded.feed = MetadataImage(), Feed(MetadataImage())
                 continue
             loaded.snapshot_offset = name.offset
             return
+
+    def _go_on(self, loaded: Loaded, tail: Tail) -> None:
+        """From where a tail has come to: it checked each batch before that in this very process,
+        so only the last segment is scanned."""
+        loaded.image, loaded.feed = tail.image, tail.feed
+        newest = next(iter(snapshot_names(self._directory)), None)
+        if newest is not None:
+            loaded.snapshot_offset = min(newest.offset, loaded.image.offset)
+        now_ms = time.time_ns() // 1_000_000
+        expected = Expected(loaded.last_stop, tail.next, 0, now_ms)
+        found = recover(self._directory, expected, self._settings)
+        # What the last writer did not force out is for us to force out.
+        self._log.adopt(found, loaded.snapshot_offset + 1, now_ms)
+        loaded.cut = found.cut
+        self._replay(loaded)
 
     def _load_log(self, loaded: Loaded) -> None:
         now_ms = time.time_ns() // 1_000_000
@@ -216,10 +243,11 @@ class Journal:
         self._replay(loaded)
 
     def _replay(self, loaded: Loaded) -> None:
+        """What lies behind the images, up to the log's end."""
         place = self._directory.path
-        for record in self._records(loaded.snapshot_offset + 1, place):
+        for record in self._records(loaded.image.offset + 1, place):
             _replay(loaded.image, record, place=place)
-            _replay(loaded.committed, record, place=place)
+            _replay(loaded.feed.image, record, place=place)
 
     def _records(self, start: int, place: str) -> Iterator[MetadataRecord]:
         """From this offset to the log's end."""

@@ -21,7 +21,7 @@ from msgspec import Struct
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset
 from tidelog.kernel.instant import Instant
-from tidelog.kernel.limits import BROKERS_MAX
+from tidelog.kernel.limits import BROKERS_MAX, STANDBYS_MAX
 from tidelog.node.ipc.events import RING_BYTES
 
 MAGIC = b"tideBORD"
@@ -38,11 +38,13 @@ _SEQUENCE, _HEARTBEAT, _CRC = range(3)
 WORDS_PER_SLOT = (_SLOT_BYTES - _SLOT_HEAD_BYTES) // 8
 _READ_ATTEMPTS_MAX = 64
 _FIRST_BROKER_SLOT = 8
+_STANDBY_SLOTS = (3, 5, 6, 7)
 SLOTS = _FIRST_BROKER_SLOT + BROKERS_MAX
 
 
 class Role(IntEnum):
-    """What a process is; also its slot, a broker's is further up by its id."""
+    """What a process is; also its slot, but for brokers, which are further up by their ids, and the
+    coordinators after the first one. Which of these leads changes, their slots do not."""
 
     NONE = 0
     SUPERVISOR = 1
@@ -104,6 +106,7 @@ class Word(IntEnum):
 
 assert max(Word) < WORDS_PER_SLOT
 assert max(role for role in Role if role is not Role.BROKER) < _FIRST_BROKER_SLOT
+assert len(_STANDBY_SLOTS) == STANDBYS_MAX
 
 
 def board_size_bytes(slots: int) -> int:
@@ -112,6 +115,8 @@ def board_size_bytes(slots: int) -> int:
 
 def slot_of(role: Role, process_id: int = 0) -> int:
     """Where a process writes."""
+    if role is Role.COORDINATOR and process_id:
+        return _STANDBY_SLOTS[process_id - 1]
     if role is not Role.BROKER:
         return int(role)
     assert 0 <= process_id < BROKERS_MAX, process_id

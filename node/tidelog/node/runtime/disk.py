@@ -250,6 +250,16 @@ class DiskDirectory:
         with open(fd, "rb") as file:
             return file.read()
 
+    def read_part(self, name: str, position: int, size: int) -> bytes | None:
+        try:
+            fd = os.open(f"{self.path}/{name}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        try:
+            return os.pread(fd, size, position)
+        finally:
+            os.close(fd)
+
     def replace(self, name: str, content: bytes, *, durable: bool = True) -> None:
         path = f"{self.path}/{name}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -300,12 +310,14 @@ class NamedFile:
 class DirectoryLock:
     """Keeps a second process off a log directory, as Kafka's `.lock`; gone with its process."""
 
-    def __init__(self, directory: DiskDirectory) -> None:
+    def __init__(self, directory: DiskDirectory, *, wait: bool = False) -> None:
+        """With `wait` it blocks, in a thread, until nobody else has it: a process that is killed
+        lets go when the last of its threads has ended, so that no write of its can follow."""
         directory.make()
         path = f"{directory.path}/{LOCK_NAME}"
         self._fd = os.open(path, CREATE, PERMISSIONS)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             os.close(self._fd)
             raise CannotStartError(

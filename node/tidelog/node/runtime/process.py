@@ -4,6 +4,7 @@ A log is JSON lines, one event each, with fields; a child's standard output and 
 file, so that the last words of a crash are there too. What only Linux has (`prctl`) stands here.
 """
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.kernel.launch import Launch
 from tidelog.node.ipc.board import Board, remove_memory_of_run
-from tidelog.node.ipc.layout import Word
+from tidelog.node.ipc.layout import Role, Word
 
 if TYPE_CHECKING:
     import asyncio  # the supervisor imports this module and has no loop
@@ -27,7 +28,7 @@ LOG_BYTES_MAX = 32 * 1024 * 1024
 """Then the file is renamed to `.1` and a new one begun."""
 TEXT_CHARS_LOGGED_MAX = 512
 _SENTENCE_BYTES_MAX = 4096  # below PIPE_BUF: written whole or not at all
-_ORPHANS_END_WITHIN_S = 5.0
+ORPHANS_END_WITHIN_S = 5.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _NAME_BYTES_MAX = 15
@@ -157,6 +158,12 @@ def report_ready(ready_fd: int) -> None:
     _report(ready_fd, "ready")
 
 
+def report_standby(ready_fd: int) -> None:
+    """Tell the supervisor that this coordinator could lead at any moment; `ready` says it does."""
+    with contextlib.suppress(OSError):  # as below
+        os.write(ready_fd, b"standby\n")
+
+
 def report_failed(ready_fd: int, sentence: str) -> None:
     """Tell the supervisor, once, why this process cannot come up; then return a non-zero code."""
     _report(ready_fd, f"failed: {' '.join(sentence.split())}")
@@ -221,13 +228,19 @@ def end_orphaned_run(launch: Launch, board: Board) -> None:
     """
     if not is_orphaned(launch):
         return
-    pids = [slot[Word.PID] for n in range(board.slots) if (slot := board.read_slot(n)) is not None]
-    descriptors = [fd for pid in pids if pid != os.getpid() and (fd := _open_ours(pid)) is not None]
-    for descriptor in descriptors:
+    slots = [slot for number in range(board.slots) if (slot := board.read_slot(number)) is not None]
+    others = [
+        (slot[Word.ROLE], fd)
+        for slot in slots
+        if slot[Word.PID] != os.getpid() and (fd := _open_ours(slot[Word.PID])) is not None
+    ]
+    for _, descriptor in others:
         # A stopped process would sit on its death signal for ever.
         _send(descriptor, signal.SIGCONT)
-    deadline = time.monotonic() + _ORPHANS_END_WITHIN_S
-    for descriptor in descriptors:
+    deadline = time.monotonic() + ORPHANS_END_WITHIN_S
+    # Coordinators wait for one another's lock already.
+    waited = [fd for role, fd in others if role not in {Role.COORDINATOR, Role.STANDBY}]
+    for descriptor in waited:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tidelog.kernel.config import SettingError
-from tidelog.kernel.limits import BROKERS_MAX
+from tidelog.kernel.limits import BROKERS_MAX, STANDBYS_MAX
 from tidelog.tools.output import (
     CliError,
     Command,
@@ -103,6 +103,12 @@ class _Terminal:
 )
 @click.option("--config", metavar="FILE", envvar="TIDELOG_CONFIG", help="A .toml or .properties.")
 @profile_option
+@click.option(
+    "--standby-coordinators",
+    type=click.IntRange(0, STANDBYS_MAX),
+    metavar="N",
+    help="How many more coordinators, each ready to take over. [default: 0]",
+)
 @click.option("--restart", is_flag=True, help="Start brokers again that end by a fault.")
 @cluster_options
 @json_option
@@ -124,6 +130,7 @@ def up(target: Target, *, as_json: bool, ephemeral: bool, detach: bool, **more: 
         config=more["config"],
         brokers=more["brokers"],
         base_port=more["base_port"],
+        standby_coordinators=more["standby_coordinators"],
         profile=more["profile"],
     )
     try:
@@ -217,10 +224,10 @@ def status(target: Target, *, as_json: bool) -> None:
 
 
 def _row(process: Mapping[str, Any]) -> tuple[object, ...]:
-    is_broker = process["role"] == "broker"
+    numbered = process["role"] in {"broker", "standby"}
     alive = process["pid"] is not None
     return (
-        f"broker {process['id']}" if is_broker else process["role"],
+        f"{process['role']} {process['id']}" if numbered else process["role"],
         process["pid"],
         process["state"],
         process["port"],

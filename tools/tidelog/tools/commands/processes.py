@@ -37,7 +37,7 @@ def _telling(*, as_json: bool) -> Iterator[Callable[[str, str, int, int], None]]
     def told(what: str, role: str, process_id: int, pid: int) -> None:
         done.append({"role": role, "id": process_id, "pid": pid, "did": what})
         if not as_json:
-            name = f"{role} {process_id}" if role == "broker" else role
+            name = role if role == "coordinator" else f"{role} {process_id}"
             click.echo(f"{name} {_DONE_WORD[what]} (pid {pid})")
 
     try:
@@ -78,10 +78,14 @@ def _coordinator_command(what: str, text: str) -> click.Command:
         help=text,
         examples=(f"tidelog coordinator {what}", f"tidelog coordinator {what} --json"),
     )
+    @click.option(
+        "--standby", type=click.IntRange(0), metavar="ID", help="One that stands by, instead."
+    )
     @cluster_options
     @json_option
-    def command(target: Target, *, as_json: bool) -> None:
-        _do(target, what, "coordinator", (0,), as_json=as_json)
+    def command(target: Target, *, standby: int | None, as_json: bool) -> None:
+        role = "coordinator" if standby is None else "standby"
+        _do(target, what, role, (standby or 0,), as_json=as_json)
 
     return command
 
@@ -175,7 +179,11 @@ def _roll(target: Target, timeout_s: float, rest_s: float, *, as_json: bool) -> 
 
 @click.group(cls=Group, examples=("tidelog coordinator kill", "tidelog coordinator pause --json"))
 def coordinator() -> None:
-    """Kill or pause the coordinator; a dead or silent one is started again by the supervisor."""
+    """Kill or pause the coordinator that leads, or one that stands by.
+
+    A dead or silent one is started again by the supervisor; where others stand by, one of them
+    leads at once.
+    """
 
 
 _BROKER_COMMANDS: Mapping[str, str] = {
@@ -187,7 +195,7 @@ _BROKER_COMMANDS: Mapping[str, str] = {
 }
 _COORDINATOR_COMMANDS: Mapping[str, str] = {
     "kill": "Kill the coordinator (SIGKILL); it is started again at once.",
-    "pause": "Freeze the coordinator (SIGSTOP); silent for 2 s it is restarted.",
+    "pause": "Freeze the coordinator (SIGSTOP); after 2 s, with a standby 0.2 s, it is killed.",
     "resume": "Let a paused coordinator go on (SIGCONT).",
 }
 

@@ -31,7 +31,11 @@ _SIGNALS_WITHIN = s(5)
 _STARTS_WITHIN = s(60)
 _STOPS_WITHIN = s(60)
 _WAIT_SECONDS_MAX = 86_400
-_ROLES = {role_word(role): role for role in (Role.BROKER, Role.COORDINATOR)}
+_ROLES = {
+    role_word(Role.BROKER): Role.BROKER,
+    role_word(Role.COORDINATOR): Role.COORDINATOR,
+    role_word(Role.STANDBY): Role.COORDINATOR,
+}
 
 
 class RefusedError(Exception):
@@ -146,16 +150,27 @@ class Answers:
         connection.watches = True
 
     def _named(self, document: Document) -> Process:
-        processes = self._desk.plan.processes
-        role = _ROLES.get(str(document.get("role")), Role.NONE)
+        processes, word = self._desk.plan.processes, str(document.get("role"))
         process_id = document.get("id", 0)
-        name = Name(role, process_id if isinstance(process_id, int) else -1)
+        name = Name(_ROLES.get(word, Role.NONE), process_id if isinstance(process_id, int) else -1)
+        if word == role_word(Role.COORDINATOR):
+            name = self._desk.plan.leading  # whichever that is
+        elif word == role_word(Role.STANDBY):
+            self._check_stands_by(name)
         if name not in processes:
             ids = ", ".join(str(n.process_id) for n in processes if n.role is Role.BROKER)
-            asked = f"broker {process_id}" if role is Role.BROKER else str(document.get("role"))
+            asked = f"broker {process_id}" if name.role is Role.BROKER else word
             raise RefusedError(f"there is no {asked}: the brokers are {ids}", NOT_FOUND)
         self._check_running()
         return processes[name]
+
+    def _check_stands_by(self, name: Name) -> None:
+        plan = self._desk.plan
+        ids = [str(other.process_id) for other in plan.processes if plan.stands_by(other)]
+        if str(name.process_id) in ids:
+            return
+        there = f"they are {', '.join(ids)}" if ids else "start with --standby-coordinators N"
+        raise RefusedError(f"there is no standby {name.process_id}: {there}", NOT_FOUND)
 
     def _check_running(self) -> None:
         if self._desk.plan.ending:

@@ -98,7 +98,7 @@ def _become_child(work: Work, ready_fd: int, parent: int) -> None:
     process.setup_logging(
         log_file(work.data_dir, work.role, work.process_id), work.role, work.process_id
     )
-    which = f" {work.process_id}" if work.role == "broker" else ""
+    which = f" {work.process_id}" if work.role == "broker" or work.process_id else ""
     process.set_title(work.short, f"tidelog {work.role}{which}")
     hold_as_child(Path(work.data_dir))
     gc.enable()

@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from tidelog.kernel.instant import Instant, ms
-from tidelog.kernel.limits import BROKER_SILENT_MS, BROKER_STOPPED_MS, COORDINATOR_SILENT_MS
+from tidelog.kernel.limits import (
+    BROKER_SILENT_MS,
+    BROKER_STOPPED_MS,
+    COORDINATOR_SILENT_MS,
+    COORDINATOR_STOPPED_MS,
+)
 from tidelog.node.ipc.layout import Role
 from tidelog.tools.supervisor.plan import Name
 
@@ -31,6 +36,8 @@ class Reading(Struct, frozen=True):
     """It runs, or would if it were given a CPU."""
     cpu_ns: int = 0
     """Time on a CPU in its whole life."""
+    replaceable: bool = False
+    """Another process stands by to take its place."""
 
 
 class Hung(Struct, frozen=True):
@@ -51,6 +58,7 @@ class _Watched(Struct):
     """Since then it neither beat nor was kept from it."""
     cpu_ns: int = 0
     """What it had used at that moment."""
+    replaceable: bool = False
 
 
 class HangWatch(Struct):
@@ -76,7 +84,10 @@ class HangWatch(Struct):
     def deadline(self) -> Instant | None:
         """When the first process that is stopped now will have been so for too long."""
         moments = [
-            Instant(max(watched.stopped_since, self.trusted_from) + stopped_patience(name))
+            Instant(
+                max(watched.stopped_since, self.trusted_from)
+                + stopped_patience(name, replaceable=watched.replaceable)
+            )
             for name, watched in self.watched.items()
             if watched.stopped_since is not None and not watched.hung
         ]
@@ -91,6 +102,7 @@ class HangWatch(Struct):
 
     def _judge(self, now: Instant, name: Name, reading: Reading) -> list[Hung | Resumed]:
         watched = self.watched[name]
+        watched.replaceable = reading.replaceable
         if not reading.stopped:
             watched.stopped_since = None
         elif watched.stopped_since is None:
@@ -115,7 +127,7 @@ class HangWatch(Struct):
     def _why_hung(self, now: Instant, name: Name, watched: _Watched) -> str | None:
         if watched.stopped_since is not None:
             stopped_from = max(watched.stopped_since, self.trusted_from)
-            if now - stopped_from >= stopped_patience(name):
+            if now - stopped_from >= stopped_patience(name, replaceable=watched.replaceable):
                 return "stopped"
         silent_from = max(watched.silent_from, self.trusted_from)
         if watched.heartbeat and now - silent_from >= silence(name):
@@ -128,6 +140,8 @@ def silence(name: Name) -> int:
     return ms(BROKER_SILENT_MS if name.role is Role.BROKER else COORDINATOR_SILENT_MS)
 
 
-def stopped_patience(name: Name) -> int:
+def stopped_patience(name: Name, *, replaceable: bool = False) -> int:
     """How long a process may be stopped by a signal, in nanoseconds."""
+    if replaceable:
+        return ms(COORDINATOR_STOPPED_MS)
     return ms(BROKER_STOPPED_MS if name.role is Role.BROKER else COORDINATOR_SILENT_MS)

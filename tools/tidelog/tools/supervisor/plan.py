@@ -35,7 +35,7 @@ class Name(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         word = self.role.name.lower().replace("_", "-")
-        return f"{word} {self.process_id}" if self.role is Role.BROKER else word
+        return f"{word} {self.process_id}" if self.role is Role.BROKER or self.process_id else word
 
 
 class Phase(StrEnum):
@@ -56,7 +56,10 @@ class Spawned(Struct, frozen=True):
 
 
 class BecameReady(Struct, frozen=True):
+    """It does its work. Of coordinators that is to lead, or to stand by for the one that does."""
+
     name: Name
+    leads: bool = True
 
 
 class Refused(Struct, frozen=True):
@@ -176,6 +179,8 @@ class Plan(Struct):
 
     processes: dict[Name, Process]
     next_incarnation: Incarnation
+    leading: Name = Name(Role.COORDINATOR, 0)
+    """The coordinator that said last that it leads; it may have died since."""
     restart: bool = False
     """Brokers that end by a fault are started again, not the coordinators only."""
     opened: bool = False
@@ -187,7 +192,7 @@ class Plan(Struct):
     @classmethod
     def of(cls, names: Sequence[Name], *, restart: bool, next_incarnation: Incarnation) -> "Plan":
         """Brokers come back by themselves only where `restart` says so; the coordinators always."""
-        plan = cls({}, next_incarnation, restart)
+        plan = cls({}, next_incarnation, restart=restart)
         for name in names:
             plan._add(name)
         return plan
@@ -197,8 +202,8 @@ class Plan(Struct):
         match event:
             case Spawned(name, pid):
                 actions = self._spawned(now, self.processes[name], pid)
-            case BecameReady(name):
-                actions = self._ready(now, self.processes[name])
+            case BecameReady(name, leads):
+                actions = self._ready(now, self.processes[name], leads=leads)
             case Refused(name, sentence):
                 self.processes[name].sentence = sentence
             case Ended(name, code):
@@ -223,6 +228,14 @@ class Plan(Struct):
             return None
         waiting = [p.due for p in self.processes.values() if p.phase is Phase.WAITING]
         return min(waiting, default=None)
+
+    def stands_by(self, name: Name) -> bool:
+        """Whether it is one of the coordinators, but not the one that leads."""
+        return name.role is Role.COORDINATOR and name != self.leading
+
+    def others_live(self, name: Name) -> bool:
+        """Whether another coordinator leads, or could."""
+        return any(other != name for other in self._alive(Role.COORDINATOR))
 
     def not_ready(self) -> list[Process]:
         return [p for p in self.processes.values() if p.phase is not Phase.RUNNING]
@@ -261,7 +274,9 @@ class Plan(Struct):
         told: list[Action] = [Tell("started", process.name)]
         return told + (self._stop(process) if self.ending else [])
 
-    def _ready(self, now: Instant, process: Process) -> list[Action]:
+    def _ready(self, now: Instant, process: Process, *, leads: bool) -> list[Action]:
+        if leads and process.name.role is Role.COORDINATOR:
+            self.leading = process.name
         if process.phase is not Phase.STARTING:
             return []
         process.phase = Phase.RUNNING
@@ -351,8 +366,11 @@ class Plan(Struct):
         if self.forced:
             return [Send(name, signal.SIGKILL) for name in self._alive()] or self._finish()
         for role in STOP_ORDER:
-            if self._alive(role):
-                return self._stop_all(self._alive(role))
+            alive = self._alive(role)
+            # Those first who would take the place of the one that leads.
+            standbys = [name for name in alive if self.stands_by(name)]
+            if alive:
+                return self._stop_all(standbys or alive)
         return self._finish()
 
     def _alive(self, role: Role | None = None) -> list[Name]:

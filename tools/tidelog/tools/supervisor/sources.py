@@ -27,12 +27,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from tidelog.kernel.config import SettingError, Table
-from tidelog.kernel.limits import BROKERS_MAX
+from tidelog.kernel.limits import BROKERS_MAX, STANDBYS_MAX
 
 BASE_PORT_DEFAULT = 9092
 BROKERS_DEFAULT = 3
 PORT_MAX = 65_535
-_CLUSTER_KEYS = ("brokers", "base-port")
+_CLUSTER_KEYS = ("brokers", "base-port", "standby-coordinators")
 _OUR_VARIABLES = frozenset(
     {
         "BASE_PORT",
@@ -45,6 +45,7 @@ _OUR_VARIABLES = frozenset(
         "DEBUG",
         "JSON",
         "PROFILE",
+        "STANDBY_COORDINATORS",
     }
 )
 _TABLES = frozenset({"broker", "cluster", "profile"})
@@ -66,6 +67,7 @@ class Wish(Struct):
 
     brokers: int | None = None
     base_port: int | None = None
+    standby_coordinators: int | None = None
     settings: dict[str, str] = field(default_factory=dict)
     broker_settings: dict[int, dict[str, str]] = field(default_factory=dict)
 
@@ -80,6 +82,7 @@ class Flags(Struct, frozen=True):
     config: str | None = None
     brokers: int | None = None
     base_port: int | None = None
+    standby_coordinators: int | None = None
     profile: str | None = None
 
 
@@ -89,6 +92,9 @@ def gather(flags: Flags, environment: Mapping[str, str], folder: Path, table: Ta
     wish = Wish(
         brokers=_number("brokers", flags.brokers, environment, cluster, BROKERS_MAX),
         base_port=_number("base-port", flags.base_port, environment, cluster, PORT_MAX),
+        standby_coordinators=_number(
+            "standby-coordinators", flags.standby_coordinators, environment, cluster, STANDBYS_MAX
+        ),
     )
     for origin in given:
         _take(wish, origin, table)
@@ -136,7 +142,7 @@ def _number(
     variable = f"TIDELOG_{name.upper().replace('-', '_')}"
     if flag is not None:
         return flag
-    low = 0 if name == "base-port" else 1
+    low = 1 if name == "brokers" else 0
     for where, value in ((variable, environment.get(variable)), (name, cluster.get(name))):
         if value is None:
             continue

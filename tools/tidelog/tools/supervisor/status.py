@@ -18,6 +18,8 @@ class Seen(Struct, frozen=True):
     """One process as it was found at this moment."""
 
     name: Name
+    role: str
+    """What it is now: of the coordinators all but one are standbys."""
     pid: int | None
     state: str
     uptime_s: float
@@ -44,7 +46,7 @@ def state_of(phase: Phase, code: int, *, stopped: bool, fenced: bool) -> str:
 
 def document(run: Run, cluster_id: str, state: str, processes: Sequence[Seen]) -> dict[str, Any]:
     """Counts come from the coordinator's slot, zeros before it has published any."""
-    coordinator = next((p for p in processes if p.name.role is Role.COORDINATOR), None)
+    coordinator = next((p for p in processes if p.role == role_word(Role.COORDINATOR)), None)
     slot = coordinator.slot if coordinator else None
     epoch = slot[Word.CONTROLLER_EPOCH] if slot else 0
     return {
@@ -72,7 +74,7 @@ def _process(seen: Seen) -> dict[str, Any]:
     is_broker = seen.name.role is Role.BROKER
     slot = seen.slot
     return {
-        "role": role_word(seen.name.role),
+        "role": seen.role,
         "id": seen.name.process_id,
         "pid": seen.pid,
         "state": seen.state,

@@ -41,6 +41,7 @@ from tidelog.tools.supervisor.status import VERSION, Seen, document, role_word, 
 _FORCE_AFTER = s(5)
 _IMPATIENT_EVERY = ms(2)
 _READY_BYTES = 8192
+_STANDBY = b"standby\n"
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 log = EventLog("supervisor")
@@ -87,7 +88,8 @@ class Supervisor:
         ring = setup.board.ring(slot_of(Role.SUPERVISOR))
         self._recorder = Recorder(ring, log, Incarnation(0))
         cluster = setup.folder.cluster
-        names = [Name(Role.COORDINATOR, 0)]
+        self._seats = 1 + (setup.wish.standby_coordinators or 0)
+        names = [Name(Role.COORDINATOR, seat) for seat in range(self._seats)]
         names += [Name(Role.BROKER, broker) for broker in range(len(cluster.ports))]
         first = Incarnation(cluster.incarnations_reserved - INCARNATIONS_RESERVED + 1)
         self.plan = Plan.of(names, restart=setup.restart, next_incarnation=first)
@@ -228,6 +230,8 @@ class Supervisor:
         run, cluster, wish = self._run, self._setup.folder.cluster, self._setup.wish
         is_broker = name.role is Role.BROKER
         supervisor = os.getpid()
+        standby = not is_broker and self.plan.others_live(name)
+        seat: dict[str, Any] = {"seat": name.process_id, "seats": self._seats, "standby": standby}
 
         def main(ready_fd: int) -> int:
             common: dict[str, Any] = {
@@ -244,7 +248,7 @@ class Supervisor:
                 "board_slot": slot_of(name.role, name.process_id),
             }
             if not is_broker:
-                return self._entries.coordinator(CoordinatorLaunch(**common))
+                return self._entries.coordinator(CoordinatorLaunch(**common, **seat))
             port = self._port(name)
             broker = BrokerId(name.process_id)
             return self._entries.broker(
@@ -368,11 +372,16 @@ class Supervisor:
         except BlockingIOError:
             return
         living.heard = (living.heard + chunk)[:_READY_BYTES]
+        if living.heard.startswith(_STANDBY):
+            living.heard = living.heard.removeprefix(_STANDBY)
+            self.take(plan.BecameReady(name, leads=False))
         if chunk and b"\n" not in living.heard:
             return
         self._stop_hearing(living)
         word, _, sentence = living.heard.decode("utf-8", "replace").strip().partition(": ")
         if word == "ready":
+            if self.plan.stands_by(name):
+                log.info("took_over", of=str(name))
             self.take(plan.BecameReady(name))
         elif word == "failed":
             self.take(plan.Refused(name, sentence))
@@ -458,7 +467,13 @@ class Supervisor:
             heartbeat=self._heartbeat(name),
             runnable=seen.runnable,
             cpu_ns=seen.cpu_ns,
+            replaceable=name == self.plan.leading and self._has_standby(),
         )
+
+    def _has_standby(self) -> bool:
+        """Ready, and not stopped itself."""
+        running = [p.name for p in self.plan.processes.values() if p.phase is Phase.RUNNING]
+        return any(self.plan.stands_by(name) and not self.is_stopped(name) for name in running)
 
     def _heartbeat(self, name: Name) -> Instant:
         slot = self._slot_of(name)
@@ -486,6 +501,7 @@ class Supervisor:
         memory = proc.memory_of(os.getpid())
         return Seen(
             name=Name(Role.SUPERVISOR, 0),
+            role=role_word(Role.SUPERVISOR),
             pid=os.getpid(),
             state="running",
             uptime_s=(self.now() - self._setup.began) / s(1),
@@ -504,6 +520,7 @@ class Supervisor:
         broker = process.name.process_id
         return Seen(
             name=process.name,
+            role=self._role_word(process.name),
             pid=living.pid if living else None,
             state=state_of(
                 process.phase,
@@ -518,6 +535,9 @@ class Supervisor:
             flush_policy=_flush_policy(self._setup.wish, broker) if is_broker else None,
             slot=slot,
         )
+
+    def _role_word(self, name: Name) -> str:
+        return role_word(Role.STANDBY if self.plan.stands_by(name) else name.role)
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -1,0 +1,142 @@
+"""Coordinators that stand by, in real processes: whoever leads may die or hang at any moment."""
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.chaos import Load, wrong_in_the_end
+from harness.cluster import Cluster, until
+from harness.creations import Creations, create, topics
+from harness.raw import RawClient
+from tidelog.node.ipc.board import memory_of_run
+from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.wire.errors import ErrorCode
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+TOPIC = "tides"
+PARTITIONS = 3
+CREATIONS_A_LEG = 10
+MAY_BE_ANSWERED = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Cluster]:
+    """Three brokers, and two coordinators that stand by."""
+    with Cluster(tmp_path, brokers=3, options=["--standby-coordinators", "2"]) as running:
+        words = ("--partitions", str(PARTITIONS), "--replication-factor", "3")
+        running.done("topic", "create", TOPIC, *words, "--config", "min.insync.replicas=2")
+        yield running
+
+
+def coordinators(cluster: Cluster) -> dict[str, list[dict[str, Any]]]:
+    """By what they do now."""
+    rows = cluster.status()["processes"]
+    return {
+        role: [row for row in rows if row["role"] == role] for role in ("coordinator", "standby")
+    }
+
+
+def led_by_another(cluster: Cluster, before: int) -> bool:
+    pid = cluster.status()["controller"]["pid"]
+    return pid not in {None, before}
+
+
+def epochs_led(cluster: Cluster) -> list[int]:
+    """Of all who ever led, in the order in which they said so."""
+    lines = [line for line in cluster.logs().splitlines() if '"event": "active"' in line]
+    return [int(line.partition('"epoch": ')[2].partition(",")[0]) for line in sorted(lines)]
+
+
+def test_whoever_leads_dies_or_hangs_and_nothing_that_was_answered_is_lost(
+    guarded: Cluster,
+) -> None:
+    creations = Creations(guarded.bootstrap)
+    hows = [signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL]
+    with ThreadPoolExecutor(1) as pool, Load(guarded.bootstrap, TOPIC, PARTITIONS, "load") as load:
+        run = pool.submit(creations.run)
+        try:
+            for how in hows:
+                creations.wait_for(creations.good() + CREATIONS_A_LEG)
+                pid = guarded.status()["controller"]["pid"]
+                os.kill(pid, how)
+                until(lambda old=pid: led_by_another(guarded, old), "another one leads")  # type: ignore[misc]  # mypy knows no default here
+                guarded.done("wait", "ready")
+                assert len(coordinators(guarded)["coordinator"]) == 1
+                assert len(coordinators(guarded)["standby"]) == 2
+            creations.wait_for(creations.good() + CREATIONS_A_LEG)
+            load.wait_for_more(100)
+        finally:
+            creations.ended.set()
+        run.result()
+    assert load.failed == []
+    assert set(creations.answered.values()) <= MAY_BE_ANSWERED
+    with RawClient(guarded.bootstrap) as client:
+        there = topics(client)
+    guarded.done("wait", "isr", TOPIC, "--timeout", "60")
+    guarded.stop()
+    promised = {name for name, code in creations.answered.items() if code is ErrorCode.NONE}
+    assert promised - creations.deleted - creations.maybe_deleted <= set(there)
+    assert not creations.deleted & set(there)
+    assert open_folder(guarded.data).image.names.keys() == there.keys()
+    assert epochs_led(guarded) == list(range(1, len(hows) + 2))
+    assert wrong_in_the_end(guarded, TOPIC, PARTITIONS, [load]) == []
+
+
+def test_standbys_may_die_or_hang_and_nobody_notices(guarded: Cluster) -> None:
+    before = guarded.status()["controller"]
+    first, second = (row["pid"] for row in coordinators(guarded)["standby"])
+    os.kill(first, signal.SIGKILL)
+    os.kill(second, signal.SIGSTOP)
+    until(
+        lambda: not {first, second} & {row["pid"] for row in coordinators(guarded)["standby"]},
+        "both are replaced",
+    )
+    guarded.done("wait", "ready")
+    assert guarded.status()["controller"] == before
+    with RawClient(guarded.bootstrap.split(",")[0]) as client:
+        assert create(client, "made") is ErrorCode.NONE
+    assert {row["state"] for row in guarded.status()["processes"]} == {"running"}
+
+
+def test_one_that_hangs_keeps_no_other_from_taking_over(guarded: Cluster) -> None:
+    roles = coordinators(guarded)
+    stopped = roles["standby"][0]["pid"]
+    os.kill(stopped, signal.SIGSTOP)
+    pid = roles["coordinator"][0]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: led_by_another(guarded, pid), "the other one leads")
+    assert guarded.status()["controller"]["pid"] != stopped
+
+
+@pytest.mark.parametrize("with_it", ["nobody", "whoever leads"])
+def test_nothing_is_left_when_the_supervisor_dies(guarded: Cluster, with_it: str) -> None:
+    run, pid = guarded.runs[-1], guarded.status()["controller"]["pid"]
+    os.kill(run.pid, signal.SIGSTOP)
+    if with_it != "nobody":
+        os.kill(pid, signal.SIGKILL)
+    os.kill(run.pid, signal.SIGKILL)
+    until(lambda: not guarded.pids(), "all have followed")
+    assert memory_of_run(run.run_id) == []
+    assert not Path(run.runtime_dir).exists()
+    guarded.start()
+
+
+def test_who_stands_by_can_be_killed_by_its_id_and_whoever_leads_by_its_role(
+    guarded: Cluster,
+) -> None:
+    guarded.done("coordinator", "kill", "--standby", "1")
+    guarded.done("wait", "ready")
+    assert guarded.status()["controller"]["epoch"] == 1
+    refused = guarded.command("coordinator", "kill", "--standby", "0")
+    assert refused.code == 3
+    assert "they are 1, 2" in refused.err
+    guarded.done("coordinator", "kill")
+    guarded.done("wait", "ready")
+    until(lambda: guarded.status()["controller"]["epoch"] == 2, "a standby leads")
+    assert "standby 0" in guarded.done("status").out
