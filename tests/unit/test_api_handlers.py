@@ -375,7 +375,7 @@ def test_api_versions_tells_exactly_the_routes(bench: HandlerBench, version: int
         37: (0, 3),
         43: (0, 2),
         44: (0, 1),
-            45: (0, 1),
+        45: (0, 1),
         46: (0, 0),
         55: (0, 2),
         57: (0, 2),

@@ -1,0 +1,1 @@
+"""Consumer groups: who is in them, and how far each has read."""
