@@ -36,7 +36,7 @@ from tidelog.kernel.ids import NO_OFFSET, BrokerId, Epoch, Incarnation, Offset, 
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import FORWARDED_CALLS_MAX, METADATA_SNAPSHOT_RECORDS
 from tidelog.node.ipc.events import Happening
-from tidelog.node.metadata.image import snapshot
+from tidelog.node.metadata.image import MetadataImage, snapshot
 from tidelog.node.runtime.shard_host import (
     AppendFailed,
     AppendRecords,
@@ -226,6 +226,11 @@ class Front:
 
     def deadline(self) -> Instant | None:
         return self._host.deadline()
+
+    @property
+    def decided(self) -> MetadataImage:
+        """What the controller has decided, as far as it is appended."""
+        return self._shard.image
 
     @property
     def epoch(self) -> Epoch:

@@ -50,6 +50,7 @@ from tidelog.kernel.limits import HEARTBEAT_MS
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, SlotState, Word
 from tidelog.node.log.directory import key_of
+from tidelog.node.metadata.digest import digest
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, open_disk
@@ -213,13 +214,22 @@ class CoordinatorProcess:
         """After the loop: say that the end was clean, and be the last of an orphaned run."""
         if self._writer is not None and self.exit_code == 0:
             self._journal.close()
+            self._tell_image("controller", self._front.decided)
+            self._tell_image("feed", self._front.feed.image)
+        elif self._standing_by is not None:
+            self._tell_image("standby", self._standing_by.tail.image)
         if self._lock is not None:
             self._lock.release()
             end_orphaned_run(self._launch, self._board)
 
+    def _tell_image(self, holder: str, image: MetadataImage) -> None:
+        self._log.info("image", holder=holder, offset=image.offset, digest=digest(image))
+
     def _step(self, event: Event) -> None:
         if not self._ending:
-            self._perform(self._front.step(Instant(time.monotonic_ns()), event))
+            now = Instant(time.monotonic_ns())
+            self._front.wall_offset_ns = time.time_ns() - now
+            self._perform(self._front.step(now, event))
 
     def _perform(self, effects: list[Effect]) -> None:
         # Others may act on what is sent before it is recorded: it happened before that.
@@ -336,9 +346,7 @@ class CoordinatorProcess:
         if self._ending:
             return
         self._loop.call_later(_HEARTBEAT_S, self._tick)
-        now = time.monotonic_ns()
-        self._front.wall_offset_ns = time.time_ns() - now
-        self._slot.heartbeat(Instant(now))
+        self._slot.heartbeat(Instant(time.monotonic_ns()))
         self._recorder.turn()
         if self._standing_by is not None:
             self._standing_by.turn()

@@ -30,6 +30,7 @@ from tidelog.node.ipc.layout import Role, SlotState, Word, slot_of
 from tidelog.node.ipc.standing import Standing
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.ownership import Owner
+from tidelog.node.metadata.digest import digest
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Me
 from tidelog.node.net.connection import NetworkParts, NetworkStats
@@ -483,6 +484,8 @@ class BrokerProcess:
         self._flusher.close(self._high_watermarks, sync=sync, done=self._on_closed)
 
     def _on_closed(self) -> None:
+        image = self._link.image
+        self._log.info("image", holder="broker", offset=image.offset, digest=digest(image))
         self._recorder.close()
         self._link.close()
         self._neighbours.close()
