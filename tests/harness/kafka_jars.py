@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
@@ -15,12 +16,20 @@ LOG4J_VERSION = "2.24.3"
 CACHE_VARIABLE = "HARNESS_TOOLS_CACHE"
 DEFAULT_CACHE = Path(__file__).resolve().parents[2] / ".tools-cache"
 
+Artifacts = Sequence[tuple[str, str, str]]
 ARTIFACTS = (
     ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
     ("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
     ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
     ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
     ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
+)
+
+PLACER_VERSION = "3.9.2"
+"""The last one whose placement of replicas can be told where to start; newer ones draw that."""
+PLACER_ARTIFACTS = (
+    ("org.apache.kafka", "kafka-server-common", PLACER_VERSION),
+    ("org.apache.kafka", "kafka-clients", PLACER_VERSION),
 )
 
 LOG4J_PROPERTIES = """\
@@ -37,19 +46,30 @@ rootLogger.appenderRef.c.ref = C
 
 def kafka_classpath() -> str | None:
     """A class path with Kafka's broker, clients and tools; None where Java or Maven is missing."""
+    return _classpath(f"kafka-{KAFKA_VERSION}", ARTIFACTS)
+
+
+def placer_classpath() -> str | None:
+    """One with the placement of replicas of an older Kafka; None as above."""
+    return _classpath(f"kafka-placer-{PLACER_VERSION}", PLACER_ARTIFACTS)
+
+
+def _classpath(name: str, artifacts: Artifacts) -> str | None:
     if shutil.which("java") is None:
         return None
-    libs = _cache() / f"kafka-{KAFKA_VERSION}"
+    libs = _cache() / name
     if not libs.is_dir():
         if shutil.which("mvn") is None:
             return None
-        _fetch_once(libs)
+        _fetch_once(libs, artifacts)
     return f"{libs}:{libs}/*"
 
 
-def run_kafka_tool(name: str, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+def run_kafka_tool(
+    name: str, *arguments: str, text: str = "", classpath: str | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's main classes, or a Java source file, to its end; both outputs as text."""
-    classpath = kafka_classpath()
+    classpath = classpath or kafka_classpath()
     assert classpath is not None, "ask kafka_classpath() first"
     libs = classpath.split(":", 1)[0]
     command = [
@@ -73,7 +93,7 @@ def _cache() -> Path:
     return Path(given) if given else DEFAULT_CACHE
 
 
-def _fetch_once(libs: Path) -> None:
+def _fetch_once(libs: Path, artifacts: Artifacts) -> None:
     """Fill the cache; of many test processes one fetches and the others wait for it."""
     libs.parent.mkdir(parents=True, exist_ok=True)
     with (libs.parent / "kafka.lock").open("w") as lock:
@@ -81,14 +101,14 @@ def _fetch_once(libs: Path) -> None:
         if libs.is_dir():
             return
         with tempfile.TemporaryDirectory(dir=libs.parent) as scratch:
-            _fetch(Path(scratch), libs)
+            _fetch(Path(scratch), libs, artifacts)
 
 
-def _fetch(scratch: Path, libs: Path) -> None:
+def _fetch(scratch: Path, libs: Path, artifacts: Artifacts) -> None:
     rows = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{version}</version></dependency>"
-        for group, artifact, version in ARTIFACTS
+        for group, artifact, version in artifacts
     )
     (scratch / "pom.xml").write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>tidelog</groupId>"

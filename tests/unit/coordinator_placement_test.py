@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.coordinator.controller.assignment import Start, assign
+from tidelog.coordinator.controller.assignment import Start, assign, growing
 from tidelog.kernel.ids import BrokerId
 
 
@@ -103,3 +103,34 @@ def test_any_racks_are_used_evenly_by_each_partition(
         assert len({brokers[one] for one in replicas}) == min(factor, len(set(racks)))
     led = Counter(replicas[0] for replicas in placed)
     assert max(led.values()) - min(led[one] for one in brokers) <= 1
+
+
+@given(
+    racks=st.lists(st.sampled_from("ab-"), min_size=1, max_size=7),
+    partitions=st.integers(1, 12),
+    more=st.integers(1, 20),
+    start=st.integers(0, 6),
+    data=st.data(),
+)
+def test_a_topic_that_grows_is_led_as_evenly_as_one_made_at_once(
+    racks: list[str], partitions: int, more: int, start: int, data: st.DataObject
+) -> None:
+    brokers = {BrokerId(n): None if rack == "-" else rack for n, rack in enumerate(racks)}
+    factor = data.draw(st.integers(1, len(racks)))
+    begun = Start(start % len(racks), data.draw(st.integers(0, 6)))
+    whole = range(partitions + more)
+    old = assign(brokers, partitions=whole[:partitions], replication_factor=factor, start=begun)
+    new = assign(
+        brokers,
+        partitions=whole[partitions:],
+        replication_factor=factor,
+        start=growing(brokers, old[0][0]),
+    )
+    at_once = assign(brokers, partitions=whole, replication_factor=factor, start=begun)
+    assert [row[0] for row in old + new] == [row[0] for row in at_once]
+
+
+def test_growth_begins_at_the_first_broker_where_the_old_one_is_gone() -> None:
+    brokers = {BrokerId(1): None, BrokerId(2): None}
+    assert growing(brokers, BrokerId(2)) == Start(1, 1)
+    assert growing(brokers, BrokerId(7)) == Start(0, 0)

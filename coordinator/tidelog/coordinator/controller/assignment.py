@@ -1,4 +1,9 @@
-"""Which brokers hold the replicas of a new partition. Kafka's placement, as a pure function."""
+"""Which brokers hold the replicas of a new partition, as a pure function.
+
+It is the placement that Kafka's tools had until 3.9 (`AdminUtils`): where it starts is given, so
+what comes of it can be foretold, and `tests/compat/kafka_assignments.txt` holds it to Kafka's own.
+Newer ones draw the order of brokers anew for each topic.
+"""
 
 from collections.abc import Mapping, Sequence
 from itertools import count as counting
@@ -14,7 +19,8 @@ class Start(Struct, frozen=True):
     broker: int
     """Index of the broker that leads partition 0."""
     shift: int
-    """Distance from the first replica to the second one, less one."""
+    """Distance from the first replica to the second one, less one; it grows by one with each round
+    over the brokers after the first partition that is placed."""
 
 
 def assign(
@@ -27,6 +33,7 @@ def assign(
     """Partition i is led by broker (start + i) mod n; its other replicas follow at a distance that
     grows by one with each round over the brokers, so that a dead broker's load spreads over all.
     Where every broker has a rack, no rack gets a second replica before every rack has one.
+    `partitions` need not begin at 0: more of a topic's may be placed when others are there.
 
     >>> three = {BrokerId(broker): None for broker in range(3)}
     >>> assign(three, partitions=range(4), replication_factor=2, start=Start(broker=0, shift=0))
@@ -36,15 +43,31 @@ def assign(
     assert 1 <= replication_factor <= count, (replication_factor, count)
     racks = {broker: rack for broker, rack in brokers.items() if rack is not None}
     aware = len(racks) == count
-    ordered = _alternating(racks) if aware else sorted(brokers)
+    order = ordered(brokers)
+    # The round that the first partition is in has begun before it, but at its very beginning.
+    begun = max(partitions.start - 1, 0) // count
     # A step of one would meet the same racks in the same order again.
     step = len(set(racks.values())) if aware else 1
     placed = []
     for partition in partitions:
-        shift = (start.shift + partition // count) * step
-        row = _row(ordered, first=(start.broker + partition) % count, shift=shift)
+        shift = (start.shift + partition // count - begun) * step
+        row = _row(order, first=(start.broker + partition) % count, shift=shift)
         placed.append(_spread(row, racks, replication_factor) if aware else row)
     return [replicas[:replication_factor] for replicas in placed]
+
+
+def ordered(brokers: Mapping[BrokerId, str | None]) -> list[BrokerId]:
+    """The order in which they lead: by id, or by turns a broker of each rack."""
+    racks = {broker: rack for broker, rack in brokers.items() if rack is not None}
+    return _alternating(racks) if len(racks) == len(brokers) else sorted(brokers)
+
+
+def growing(brokers: Mapping[BrokerId, str | None], first: BrokerId) -> Start:
+    """As Kafka has it where a topic grows: from the first replica of its partition 0, so that the
+    new partitions go on in the order of the old ones; from the first broker where that is gone."""
+    order = ordered(brokers)
+    at = order.index(first) if first in order else 0
+    return Start(broker=at, shift=at)
 
 
 def _alternating(racks: Mapping[BrokerId, str]) -> list[BrokerId]:

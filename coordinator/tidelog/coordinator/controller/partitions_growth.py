@@ -7,9 +7,8 @@ partition: that is for whoever asks to know.
 from collections import Counter
 from collections.abc import Sequence
 
-from tidelog.coordinator.controller.draws import Draws
 from tidelog.coordinator.controller.elections import new_partition
-from tidelog.coordinator.controller.placement import check_replicas, spread
+from tidelog.coordinator.controller.placement import check_replicas, place_more
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.limits import (
     PARTITIONS_IN_CLUSTER_MAX,
@@ -30,7 +29,7 @@ from tidelog.wire.metadata_records import MetadataRecord, PartitionCreated, Part
 
 
 def create_partitions(
-    image: MetadataImage, draws: Draws, request: CreatePartitionsRequest
+    image: MetadataImage, request: CreatePartitionsRequest
 ) -> tuple[tuple[MetadataRecord, ...], CreatePartitionsResponse]:
     """One topic's failure never touches its neighbours."""
     times = Counter(topic.name for topic in request.topics)
@@ -42,7 +41,7 @@ def create_partitions(
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
         try:
             _check_once(times[topic.name])
-            records += _grown(image, draws, topic, taken=len(records))
+            records += _grown(image, topic, taken=len(records))
         except Rejected as refused:
             result.error_code = refused.code
             result.error_message = refused.detail or None
@@ -56,7 +55,7 @@ def _check_once(times: int) -> None:
 
 
 def _grown(
-    image: MetadataImage, draws: Draws, asked: CreatePartitionsTopic, *, taken: int
+    image: MetadataImage, asked: CreatePartitionsTopic, *, taken: int
 ) -> list[PartitionCreated]:
     topic = image.names.get(asked.name)
     if topic is None:
@@ -71,7 +70,7 @@ def _grown(
     _check_count(image, topic, asked, taken)
     first = len(topic.partitions)
     if asked.assignments is None:
-        views = _placed(image, draws, topic, range(first, asked.count))
+        views = place_more(topic, image, range(first, asked.count))
     else:
         views = _assigned(image, topic, asked.assignments)
     return [PartitionCreated(topic.id, first + n, view) for n, view in enumerate(views)]
@@ -106,13 +105,6 @@ def _check_count(
             f"Attempted to add {added} additional partition(s), but only "
             f"{len(asked.assignments)} assignment(s) were specified.",
         )
-
-
-def _placed(
-    image: MetadataImage, draws: Draws, topic: TopicView, partitions: range
-) -> list[PartitionView]:
-    factor = len(topic.partitions[0].target)
-    return spread(image, draws, partitions=partitions, replication_factor=factor)
 
 
 def _assigned(

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from tidelog.coordinator.controller.assignment import Start, assign
+from tidelog.coordinator.controller.assignment import Start, assign, growing
 from tidelog.coordinator.controller.draws import Draws
 from tidelog.coordinator.controller.elections import new_partition
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.limits import PARTITIONS_PER_TOPIC_MAX
-from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic
 from tidelog.wire.metadata_records import PartitionView
@@ -25,21 +25,35 @@ def place(
         return _as_assigned(topic, image)
     replication_factor = _replication_factor(topic, image, settings)
     partitions = range(_partitions(topic, settings))
-    return spread(image, draws, partitions=partitions, replication_factor=replication_factor)
+    check_factor(image, replication_factor)
+    count = len(image.active())
+    start = Start(broker=draws.randrange(count), shift=draws.randrange(count))
+    return _spread(image, start, partitions, replication_factor)
 
 
-def spread(
-    image: MetadataImage, draws: Draws, *, partitions: range, replication_factor: int
+def place_more(topic: TopicView, image: MetadataImage, partitions: range) -> list[PartitionView]:
+    """More partitions of a topic, in the order of those it has, each with as many replicas."""
+    first = topic.partitions[0].target
+    check_factor(image, len(first))
+    start = growing(_active(image), first[0])
+    return _spread(image, start, partitions, len(first))
+
+
+def _active(image: MetadataImage) -> dict[BrokerId, str | None]:
+    return {broker: image.brokers[broker].rack for broker in image.active()}
+
+
+def _spread(
+    image: MetadataImage, start: Start, partitions: range, replication_factor: int
 ) -> list[PartitionView]:
     """New partitions over the brokers. Fenced ones get replicas only where the others are too few,
     and lead nothing: they catch up when they come."""
-    check_factor(image, replication_factor)
-    active = {broker: image.brokers[broker].rack for broker in image.active()}
+    active = _active(image)
     placed = assign(
         active,
         partitions=partitions,
         replication_factor=min(replication_factor, len(active)),
-        start=Start(broker=draws.randrange(len(active)), shift=draws.randrange(len(active))),
+        start=start,
     )
     missing = replication_factor - len(active)
     if missing > 0:
@@ -145,7 +159,7 @@ def check_replicas(
     """INVALID_REPLICA_ASSIGNMENT where one partition may not lie on these."""
     if not brokers:
         raise _bad("The manual partition assignment includes an empty replica list.")
-    for broker in brokers:
+    for broker in sorted(brokers):  # Kafka names the lowest one that is wrong
         if broker not in image.brokers:
             raise _bad(
                 f"The manual partition assignment includes broker {broker}, but no such broker "

@@ -339,7 +339,7 @@ class ControllerShard:
         image, rules = self.image, self._settings.rules(self.image)
         match request:
             case CreatePartitions():
-                return create_partitions(image, self._draws, request.message)
+                return create_partitions(image, request.message)
             case ElectLeaders():
                 return elect_leaders(image, rules, self._recovery, request.message)
             case AlterReassignments():
