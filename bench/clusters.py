@@ -103,14 +103,20 @@ class Tidelog:
 
     name = "tidelog"
 
-    def __init__(self, *settings: str, brokers: int = 1, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        *settings: str,
+        brokers: int = 1,
+        data: Path | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="bench-")
         self._data = [] if data is None else ["--data", str(data)]
         self._said = Path(self._folder.name) / "said"
         port = free_ports(brokers)
         self.bootstrap = addresses(port, brokers)
         words = [command(), "up", "--base-port", str(port), "--json"]
-        words += ["--brokers", str(brokers)]
+        words += ["--brokers", str(brokers), *options]
         words += self._data or ["--ephemeral"]
         every = [*(f"{key}={value}" for key, value in SETTINGS.items()), *settings]
         words += [word for setting in every for word in ("--set", setting)]
@@ -158,8 +164,8 @@ class Tidelog:
         return self._pid("broker", broker)
 
     def coordinator_pid(self) -> int:
-        """Of the life it has now."""
-        return self._pid("coordinator", 0)
+        """Of the one that leads now."""
+        return int(json.loads(self.ask("status", "--json"))["controller"]["pid"])
 
     def _pid(self, role: str, process_id: int) -> int:
         rows = json.loads(self.ask("status", "--json"))["processes"]
@@ -183,9 +189,9 @@ class Tidelog:
 
 
 @contextlib.contextmanager
-def running(*settings: str, brokers: int = 1) -> Iterator[Tidelog]:
-    """A cluster that takes clients."""
-    cluster = Tidelog(*settings, brokers=brokers)
+def running(*settings: str, brokers: int = 1, options: Sequence[str] = ()) -> Iterator[Tidelog]:
+    """A cluster that takes clients; `options` are of `tidelog up`."""
+    cluster = Tidelog(*settings, brokers=brokers, options=options)
     try:
         cluster.wait_ready()
         yield cluster

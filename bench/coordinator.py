@@ -2,7 +2,8 @@
 
 Three brokers; a producer writes to three replicas at a steady rate meanwhile, and its longest wait
 for an acknowledgement says whether the data's way was disturbed. The change is a new topic, asked
-for at once and until it is made.
+for at once and until it is made. With --standbys another coordinator takes over, else the same one is
+started again; with --how stop the one that leads is stopped (SIGSTOP) instead.
 """
 
 import argparse
@@ -22,10 +23,20 @@ GOALS = {"changed_s": 0.2}
 _BROKERS = 3
 _PATIENCE_S = 60.0
 _BETWEEN_S = 1.5
+_EACH_MAX = 1_000
 
 
 def parser() -> Arguments:
-    asked = Arguments(str(__doc__), ["coordinator.py"], runs=20)
+    examples = ["coordinator.py", "coordinator.py --standbys 1 --partitions 10000"]
+    asked = Arguments(str(__doc__), examples, runs=20)
+    asked.add_argument("--how", choices=["kill", "stop"], default="kill", help="SIGKILL or SIGSTOP")
+    asked.add_argument("--standbys", type=int, default=0, metavar="N", help="standing by (0)")
+    asked.add_argument(
+        "--partitions",
+        type=int,
+        default=0,
+        help="how many there are already, of three replicas (0)",
+    )
     asked.add_argument("--rate", type=int, default=200, help="records a second (200)")
     return asked
 
@@ -44,11 +55,21 @@ def made(admin: AdminClient, name: str) -> None:
         return
 
 
-def one(cluster: Tidelog, admin: AdminClient, steady: Steady, topic: str) -> Figures:
+def fill(admin: AdminClient, partitions: int) -> None:
+    """Partitions that nobody writes to."""
+    for first in range(0, partitions, _EACH_MAX):
+        wanted = NewTopic(f"filling-{first}", min(_EACH_MAX, partitions - first), _BROKERS)
+        admin.create_topics([wanted])[wanted.topic].result(_PATIENCE_S)
+
+
+def one(
+    cluster: Tidelog, admin: AdminClient, steady: Steady, topic: str, how: signal.Signals
+) -> Figures:
     steady.wait_for(time.monotonic() + _BETWEEN_S)
+    cluster.ask("wait", "ready")
     pid, refused = cluster.coordinator_pid(), len(steady.refused)
     killed = time.monotonic()
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, how)
     made(admin, topic)
     changed = time.monotonic()
     steady.wait_for(changed)
@@ -63,22 +84,31 @@ def one(cluster: Tidelog, admin: AdminClient, steady: Steady, topic: str) -> Fig
 
 def run(asked: argparse.Namespace) -> None:
     numbers = itertools.count()
-    with running(brokers=_BROKERS) as cluster:
+    how = signal.SIGKILL if asked.how == "kill" else signal.SIGSTOP
+    options = ("--standby-coordinators", str(asked.standbys))
+    with running(brokers=_BROKERS, options=options) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         made(admin, "data")
+        fill(admin, asked.partitions)
         steady = Steady(cluster.bootstrap, "data", asked.rate)
         try:
-            runs = repeat(asked, lambda: one(cluster, admin, steady, f"change-{next(numbers)}"))
+            runs = repeat(
+                asked, lambda: one(cluster, admin, steady, f"change-{next(numbers)}", how)
+            )
         finally:
             steady.finish()
     changes = [figures["changed_s"] for figures in runs]
     figures = {
         "changed_s": middle(runs, "changed_s"),
         "changed_p99_s": percentile(changes, 0.99),
+        "changed_longest_s": max(changes),
         "ack_gap_s": max(figures["ack_gap_s"] for figures in runs),
         "refused": sum(figures["refused"] for figures in runs),
     }
     settings = {
+        "how": asked.how,
+        "standbys": asked.standbys,
+        "partitions": asked.partitions,
         "rate": asked.rate,
         "brokers": _BROKERS,
         "librdkafka": confluent_kafka.libversion()[0],

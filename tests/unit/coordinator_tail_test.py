@@ -170,10 +170,11 @@ def test_who_goes_on_from_it_forces_out_what_the_last_one_only_wrote(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tail = writing.journal.tail()
-    writing.create("b")
     with monkeypatch.context() as slow:
         slow.setattr(Inode, "sync", lambda _: None)
-        writing.write()
+        for number in range(4):  # more than one segment
+            writing.create(f"t{number}", 60)
+            writing.write()
     caught_up(tail)
     writing.disk.kill()
     writing.begin(tail)

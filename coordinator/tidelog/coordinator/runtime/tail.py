@@ -88,20 +88,20 @@ class Tail:
                 pass
         except LostTrackError:
             return False
-        return self._is_true()
+        return self._last is not None
 
     def _is_true(self) -> bool:
-        """Whether what was read is still what the log begins with; not where nothing was."""
+        """Whether what was read is still what the log begins with."""
         last = self._last
         if last is None:
-            return False
+            return True
         name = file_name(last.segment, LOG_SUFFIX)
         return self._directory.read_part(name, last.position, HEADER_BYTES) == last.head
 
     def _follow(self) -> bool:
         if self._segment is None:
             return self._begin()
-        if self._last is not None and not self._is_true():
+        if not self._is_true():
             raise LostTrackError("the batch that was read last is not there any more")
         content = self._read(self._segment, _READ_BYTES)
         if self._take(self._segment, content):
