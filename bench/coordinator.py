@@ -2,8 +2,8 @@
 
 Three brokers; a producer writes to three replicas at a steady rate meanwhile, and its longest wait
 for an acknowledgement says whether the data's way was disturbed. The change is a new topic, asked
-for at once and until it is made. With --standbys another coordinator takes over, else the same one is
-started again; with --how stop the one that leads is stopped (SIGSTOP) instead.
+for at once and until it is made. With --standbys another coordinator takes over, else the same one
+is started again; with --how stop the one that leads is stopped (SIGSTOP) instead.
 """
 
 import argparse
