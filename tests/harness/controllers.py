@@ -39,7 +39,12 @@ from tidelog.wire.messages.k20_delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from tidelog.wire.metadata_records import MetadataRecord, PartitionView, StopKind
+from tidelog.wire.metadata_records import (
+    MetadataRecord,
+    PartitionChanged,
+    PartitionView,
+    StopKind,
+)
 
 CLUSTER = "tidelogtidelogtidelogt"
 START = Instant(1_000_000_000)
@@ -131,6 +136,8 @@ class Controlled:
         self.last_records = records
         for record in records:
             self.log.append(record)
+            if isinstance(record, PartitionChanged):
+                check_moved(self.image.partition(record.topic, record.partition), record.view)
             self.shard.replay(record)
         for asked, reply in replies:
             assert asked not in self.replies, asked
@@ -214,6 +221,16 @@ def check(image: MetadataImage) -> None:
                 assert active.isdisjoint((*view.isr, *view.elr)), view
             else:
                 assert view.leader in view.isr, view
+
+
+def check_moved(old: PartitionView | None, new: PartitionView) -> None:
+    """P11: a replica goes only with a new leader epoch, so that nothing counts that was heard of
+    it; and only where what was being added is not wanted any more, or all who stay are in sync."""
+    if old is None or set(old.replicas) <= set(new.replicas):
+        return
+    assert new.leader_epoch > old.leader_epoch, (old, new)
+    is_cancelled = not new.is_moving and set(new.replicas) == set(old.original)
+    assert is_cancelled or set(new.replicas) == set(new.isr), (old, new)
 
 
 def check_moving(view: PartitionView) -> None:

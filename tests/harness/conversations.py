@@ -31,6 +31,7 @@ from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
 from tidelog.wire.messages import k37_create_partitions as growth
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
+from tidelog.wire.messages import k45_alter_partition_reassignments as reassigning
 from tidelog.wire.messages import k55_describe_quorum as quorum
 from tidelog.wire.messages import k64_unregister_broker as unregistering
 from tidelog.wire.metadata_records import BrokerFenced, MetadataRecord, StopKind
@@ -250,6 +251,15 @@ class Conversation:
         return self._forward(
             broker, joined(encode_request(growth.API, GROWTH_VERSION, 37 << 24, None, request))
         )
+
+    def reassign(self, broker: int, name: str, replicas: list[int] | None) -> Outcome:
+        """Partition 0 to these replicas; to None: what is under way is cancelled."""
+        row = reassigning.ReassignablePartition(partition_index=0, replicas=replicas)
+        request = reassigning.AlterPartitionReassignmentsRequest(
+            topics=[reassigning.ReassignableTopic(name=name, partitions=[row])]
+        )
+        frame = encode_request(reassigning.API, 1, 45 << 24, None, request)
+        return self._forward(broker, joined(frame))
 
     def configure(self, broker: int, resource: str, name: str, value: str | None) -> Outcome:
         """Set or take back one entry: of a topic, or of all brokers where no topic is named."""

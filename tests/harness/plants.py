@@ -15,6 +15,7 @@ from tidelog.node.ipc.events import Kind
 from tidelog.node.log.log import Log
 from tidelog.node.replica import sending
 from tidelog.node.replica.follower import Follower
+from tidelog.node.replica.hosting import Hosting
 from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.receiving import Receiving
 from tidelog.node.replica.replication import Replication
@@ -162,6 +163,35 @@ def _damaged() -> list[Swap]:
     return [(elections, "log_damaged", lambda *_of, **_how: None)]
 
 
+def _moved_too_early() -> list[Swap]:
+    """A reassignment is over as soon as one of those it is for is in sync; all count as such."""
+    moved_on = elections.moved_on
+
+    def early(view: Any, leader: Any, isr: Any, *more: Any) -> Any:
+        is_near = view.is_moving and set(isr) & set(view.target)
+        return moved_on(view, leader, (*isr, *view.adding) if is_near else isr, *more)
+
+    return [(elections, "moved_on", early)]
+
+
+def _epoch_kept() -> list[Swap]:
+    """A replica goes, and the leader leads on in its epoch."""
+    return [(elections, "_somebody_goes", lambda _view, _moved: False)]
+
+
+def _deleted_too_early() -> list[Swap]:
+    """A broker deletes its replica when it hears that it shall go."""
+    settle = Hosting._settle
+
+    def early(self: Any, now: Any, topic: Any, partition: Any) -> None:
+        if self._me in topic.partitions[partition].removing:
+            self._drop(now, (topic.name, partition))
+        else:
+            settle(self, now, topic, partition)
+
+    return [(Hosting, "_settle", early)]
+
+
 PLANTS: Final[dict[str, Callable[[], list[Swap]]]] = {
     "kip_101": _kip_101,
     "kip_279": _kip_279,
@@ -174,6 +204,9 @@ PLANTS: Final[dict[str, Callable[[], list[Swap]]]] = {
     "kip_903": _kip_903,
     "kip_966": _kip_966,
     "damaged": _damaged,
+    "deleted_too_early": _deleted_too_early,
+    "epoch_kept": _epoch_kept,
+    "moved_too_early": _moved_too_early,
     "unclean": _unclean,
     "unclean_by_default": _unclean_by_default,
 }

@@ -108,9 +108,9 @@ class Scene:
 
     def until_isr(self, *brokers: BrokerId) -> None:
         """Written down, and known to the leader."""
-        self.cluster.until(lambda: self.isr() == set(brokers) and self._leader_knows())
+        self.cluster.until(lambda: self.isr() == set(brokers) and self.leader_knows())
 
-    def _leader_knows(self) -> bool:
+    def leader_knows(self) -> bool:
         view = self.cluster.view()
         if view.leader not in self.cluster.lives:
             return True
@@ -128,7 +128,7 @@ class Scene:
 
     def the_leader(self) -> BrokerId:
         """There is one, it lives, and it knows."""
-        self.cluster.until(lambda: self.leader() in self.cluster.lives and self._leader_knows())
+        self.cluster.until(lambda: self.leader() in self.cluster.lives and self.leader_knows())
         leader = self.leader()
         assert leader is not None
         return leader

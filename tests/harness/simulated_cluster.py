@@ -352,7 +352,8 @@ class SimulatedCluster(TopicRequests):
             self._swept[life.me] = life.incarnation
             self._look_anew(life)  # it may have deleted what no topic has
         grew = [self.witness.look(life.me, life.incarnation, replica) for replica in life.replicas]
-        if any(grew):
+        kept = {log.name.key for log in life.logs} | life.logs.offline.keys()
+        if self.witness.gone(life.me, life.incarnation, kept) or any(grew):
             self.witness.members(self.image)
 
     # -- what tests ask

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
 
-from harness.controllers import CLUSTER
+from harness.controllers import CLUSTER, check_moved
 from harness.simulated_time import Timeline
 from tidelog.coordinator.controller import front
 from tidelog.coordinator.controller.feed import Feed
@@ -12,14 +12,14 @@ from tidelog.coordinator.controller.front import Front
 from tidelog.coordinator.controller.requests import BrokerLost, BrokerStarted, ControllerReply
 from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.coordinator.settings import ControllerSettings
-from tidelog.kernel.ids import Incarnation, Offset
+from tidelog.kernel.ids import Incarnation, Offset, Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.shard import Decision
 from tidelog.node.ipc.layout import Fences
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.shard_host import LogAppended, LogCommitted, Tick
 from tidelog.wire.control import ToBroker
-from tidelog.wire.metadata_records import MetadataRecord
+from tidelog.wire.metadata_records import MetadataRecord, PartitionChanged, PartitionView
 
 SYNC_MS = (0.2, 2.0)
 
@@ -94,6 +94,14 @@ class SimulatedCoordinator:
         """What is committed."""
         return self._replayed() if self.front is None else self.front.feed.image
 
+    def _look_at(self, records: Iterable[MetadataRecord]) -> None:
+        views: dict[tuple[Uuid, int], PartitionView] = {}
+        for record in records:
+            if isinstance(record, PartitionChanged):
+                place = (record.topic, record.partition)
+                check_moved(views.get(place) or self.image.partition(*place), record.view)
+                views[place] = record.view
+
     def _replayed(self) -> MetadataImage:
         image = MetadataImage()
         for record in self.records:
@@ -135,6 +143,7 @@ class SimulatedCoordinator:
             first = self._unsynced.popleft()
             assert first is batch
             assert batch.base == len(self.records), (batch.base, len(self.records))
+            self._look_at(batch.records)
             self.records += batch.records
             end = Offset(len(self.records))
             self.step(LogAppended(batch.ticket, end))

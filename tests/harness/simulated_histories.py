@@ -27,6 +27,8 @@ FAULTS = (
     "wipe",
     "rules",
 )
+MOVES = (0, 2)
+"""Of five histories those whose seeds leave this rest have their replicas moved."""
 RINGS = (0, 4_096, 65_536)
 
 
@@ -59,11 +61,14 @@ class History:
         )
         self.ends = Instant(self.cluster.now + ms(rng.uniform(*LASTS_MS)))
         self.over = False
+        self.moves = Random(seed + 1) if seed % 5 in MOVES else None
+        """Apart from the other draws, so that those make the same history without it."""
 
     def run(self) -> None:
         self._write_on()
         self._read_on()
         self._break_on()
+        self._move_on()
         while self.cluster.now < self.ends:
             self.cluster.timeline.step(self.ends)
         self.over = True
@@ -241,6 +246,32 @@ class History:
             self.rng.uniform(1, 30), lambda: self.cluster.mend(one, other, lose=True)
         )
 
+    # -- what an operator does
+
+    def _move_on(self) -> None:
+        """Replicas go elsewhere, more or fewer of them; and now and then somebody thinks better
+        of it."""
+        moves = self.moves
+        if moves is None:
+            return
+        pace = moves.choice([(20.0, 200.0), (100.0, 1_500.0)])
+
+        def again() -> None:
+            if not self.over:
+                self._move(moves)
+                self.cluster.timeline.after(moves.uniform(*pace), again)
+
+        self.cluster.timeline.after(moves.uniform(*pace), again)
+
+    def _move(self, moves: Random) -> None:
+        lives = [life for life in self.cluster.lives.values() if life.serving and not life.paused]
+        everybody = sorted(self.cluster.disks)
+        target = moves.sample(everybody, moves.randint(1, min(4, len(everybody))))
+        cancels, partition = moves.random() < 0.25, moves.randrange(self.partitions)
+        if lives:
+            life = moves.choice(lives)
+            self.cluster.begin_reassign(life, *([] if cancels else target), partition=partition)
+
     # -- the end
 
     def heal(self) -> None:
@@ -273,7 +304,7 @@ class History:
     def _is_level(self, partition: int, view: PartitionView) -> bool:
         """All in sync, as the leader knows too, and nobody has more than another."""
         cluster, everybody = self.cluster, set(view.replicas)
-        if set(view.isr) != everybody or view.leader == NO_LEADER:
+        if set(view.isr) != everybody or view.leader == NO_LEADER or view.is_moving:
             return False
         leader = cluster.replica(view.leader, "t", partition).leader
         if leader is None or set(leader.in_sync) != everybody:

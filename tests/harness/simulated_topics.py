@@ -10,6 +10,7 @@ from tidelog.wire.frame import decode_response, encode_request, joined
 from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
+from tidelog.wire.messages import k45_alter_partition_reassignments as reassigning
 
 
 class TopicRequests(ABC):
@@ -61,7 +62,21 @@ class TopicRequests(ABC):
 
     def begin_configure(self, life: Life, topic: str, name: str, value: str) -> None:
         """And do not wait for it."""
-        frame = _alteration(topic, name, value)
+        self._begin(life, _alteration(topic, name, value))
+
+    def reassign(self, *replicas: BrokerId, topic: str = "t", partition: int = 0) -> list[int]:
+        """To these replicas; to none at all: what is under way is cancelled. The error code."""
+        frame = self._forward(_reassignment(topic, partition, replicas))
+        _, answer = decode_response(reassigning.API, 1, memoryview(frame))
+        return [answer.error_code, *(p.error_code for t in answer.responses for p in t.partitions)]
+
+    def begin_reassign(
+        self, life: Life, *replicas: BrokerId, topic: str = "t", partition: int = 0
+    ) -> None:
+        """And do not wait for it."""
+        self._begin(life, _reassignment(topic, partition, replicas))
+
+    def _begin(self, life: Life, frame: bytes) -> None:
         deadline = Instant(self.now + ms(10_000))
         key = int.from_bytes(frame[4:6], "big")
         life.turn(lambda: life.forward(key, frame[4:], "127.0.0.1:1", deadline, lambda _: None))
@@ -85,6 +100,16 @@ def _from(brokers: list[BrokerId], at: int) -> list[int]:
     """All of them, in a circle, from that place on."""
     first = at % len(brokers)
     return [*brokers[first:], *brokers[:first]]
+
+
+def _reassignment(topic: str, partition: int, replicas: tuple[BrokerId, ...]) -> bytes:
+    row = reassigning.ReassignablePartition(
+        partition_index=partition, replicas=[*replicas] if replicas else None
+    )
+    request = reassigning.AlterPartitionReassignmentsRequest(
+        topics=[reassigning.ReassignableTopic(name=topic, partitions=[row])]
+    )
+    return joined(encode_request(reassigning.API, 1, 1, None, request))
 
 
 def _alteration(topic: str, name: str, value: str) -> bytes:

@@ -161,6 +161,17 @@ class Witness:
         copy.high_watermark = min(copy.high_watermark, start)
         copy.matched = 0
 
+    def gone(self, broker: BrokerId, life: Incarnation, kept: Collection[TopicPartition]) -> bool:
+        """This life of a broker holds only these: of the others it has nothing. Whether that is
+        news of any."""
+        dropped = False
+        for key, truth in self.truths.items():
+            copy = truth.copies.get(broker)
+            if copy is not None and copy.life == life and copy.pieces and key not in kept:
+                truth.copies[broker] = Copy(life)
+                dropped = True
+        return dropped
+
     def reborn(
         self,
         broker: BrokerId,

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.controllers import replayed, through_snapshot, topic
+from harness.controllers import check_moved, replayed, through_snapshot, topic
 from harness.conversations import CALL_MS, Conversation, Outcome
 from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Uuid
@@ -35,6 +35,12 @@ STEPS = st.one_of(
         st.just("create"), BROKERS, st.sampled_from(NAMES), st.integers(-1, 3), st.integers(-1, 3)
     ),
     st.tuples(st.just("delete"), BROKERS, st.lists(st.sampled_from(NAMES), min_size=1, max_size=2)),
+    st.tuples(
+        st.just("reassign"),
+        BROKERS,
+        st.sampled_from(NAMES),
+        st.none() | st.lists(BROKERS, min_size=1, unique=True),
+    ),
     st.tuples(st.just("grow"), BROKERS, st.sampled_from(NAMES), st.integers(1, 6)),
     st.tuples(
         st.just("configure"),
@@ -140,6 +146,9 @@ class History:
                 self.alter_isr(broker, members, late=late)
             case "delete", list(names):
                 self.deletions.append((names, self.talk.delete(broker, *dict.fromkeys(names))))
+            case "reassign", str(name), replicas:
+                assert replicas is None or isinstance(replicas, list)
+                self.talk.reassign(broker, name, replicas)
             case "grow", str(name), int(count):
                 self.growths.append((name, count, self.talk.grow(broker, name, count)))
             case "configure", str(resource), str() | None as value:
@@ -217,9 +226,13 @@ def elections_are_clean(log: list[MetadataRecord]) -> None:
             before, after = views[record.topic, record.partition], record.view
             views[record.topic, record.partition] = after
             if after.leader not in {before.leader, NO_LEADER}:
-                trusted = after.leader in (*before.isr, *before.elr)
+                moved = before.is_moving and not after.is_moving
+                trusted = after.leader in (*before.isr, *before.elr, *(after.isr if moved else ()))
                 assert trusted == (after.lossy_elections == before.lossy_elections)
-            assert after.leader_epoch - before.leader_epoch == (after.leader != before.leader)
+            check_moved(before, after)
+            fewer = not set(before.replicas) <= set(after.replicas)
+            news = fewer or after.leader != before.leader
+            assert after.leader_epoch - before.leader_epoch == news
 
 
 def images_agree(talk: Conversation) -> None:

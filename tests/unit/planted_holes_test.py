@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from harness.moves import Move
 from harness.plants import PLANTS, planted
 from harness.scenes import Scene, turn_a_byte
-from harness.simulated_cluster import A, B, C
+from harness.simulated_cluster import A, B, C, D
 from harness.simulated_histories import History
 from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.kernel.ids import Epoch, Incarnation, Offset, Partition
@@ -131,6 +132,28 @@ def _an_eligible_one_with_a_damaged_log() -> None:
     assert scene.leader() is None
 
 
+def _a_replica_that_goes_and_comes() -> None:
+    Move().away_and_back()
+
+
+def _a_replica_that_comes_late() -> None:
+    move = Move()
+    move.hold_back(D)
+    move.cluster.reassign(B, C, D)
+    move.cluster.run(2_000)
+    assert move.holders() == {A, B, C, D}
+    assert move.isr() == {A, B, C}
+
+
+def _a_replica_that_comes_late_when_another_dies() -> None:
+    move = Move()
+    move.hold_back(D)
+    move.cluster.reassign(B, D)
+    move.cluster.kill(C)
+    move.cluster.run(2_000)
+    assert move.isr() == {A, B}
+
+
 def _histories_from(first: int) -> Callable[[], None]:
     def run() -> None:
         for seed in range(first, first + SEEDS):
@@ -147,6 +170,9 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     "kip_841": _a_follower_that_is_fenced_and_does_not_see_it,
     "kip_903": _a_follower_reborn_with_an_empty_disk,
     "damaged": _an_eligible_one_with_a_damaged_log,
+    "deleted_too_early": _a_replica_that_comes_late,
+    "epoch_kept": _a_replica_that_goes_and_comes,
+    "moved_too_early": _a_replica_that_comes_late_when_another_dies,
 }
 DRAWN = {
     "kip_101": 5,

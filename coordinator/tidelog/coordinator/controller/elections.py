@@ -161,14 +161,15 @@ def changed(
         isr = (leader,)
     moved = view if placement is None else placement.of(view)
     elr, last_known = _others(moved, isr, rules, lost_files) if clean else ((), ())
-    fewer = not set(view.replicas) <= set(moved.replicas)
     return msgspec.structs.replace(
         moved,
         leader=leader,
         isr=isr,
         elr=elr,
         last_known=last_known,
-        leader_epoch=Epoch(view.leader_epoch + (fewer or leader != view.leader)),
+        leader_epoch=Epoch(
+            view.leader_epoch + (leader != view.leader or _somebody_goes(view, moved))
+        ),
         partition_epoch=Epoch(view.partition_epoch + 1),
         lossy_elections=view.lossy_elections + (not clean),
     )
@@ -217,6 +218,10 @@ def moved_on(
             over = Placement(target)
             return changed(view, leader=chosen, isr=kept, rules=rules, placement=over)
     return changed(view, leader=leader, isr=isr, rules=rules, placement=placement)
+
+
+def _somebody_goes(view: PartitionView, moved: PartitionView) -> bool:
+    return not set(view.replicas) <= set(moved.replicas)
 
 
 def _others(

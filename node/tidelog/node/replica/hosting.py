@@ -90,13 +90,14 @@ class Hosting:
         """By what a topic sets itself: reading takes longer than all else in opening a log."""
 
     def sweep(self, image: MetadataImage) -> None:
-        """Once, with the first image: delete what was deleted while this broker was away, and what
-        was given to others. The first image is whole: what it does not have is no more."""
+        """Once, with the first image: delete what was deleted while this broker was away. The
+        image is whole, so all its partitions are settled next: what was given to others goes then.
+        """
         for log in self._logs:
             if not self._is_wanted(image, log):
                 self._logs.delete(log.topic, log.partition)
         for name, partition in list(self._logs.offline):
-            if not self._is_mine(image.names.get(name), partition):
+            if name not in image.names:
                 self._logs.delete(name, partition)
 
     def _is_wanted(self, image: MetadataImage, log: Log) -> bool:
@@ -104,17 +105,12 @@ class Hosting:
         name's next topic meanwhile counted on nobody who was away: where nobody counts on this
         replica, its records may be the old topic's."""
         topic = image.names.get(log.topic)
-        if topic is None or not self._is_mine(topic, log.partition):
+        if topic is None:
             return False
         if log.name.topic_id != ZERO_UUID:
             return log.name.topic_id == topic.id
-        view = topic.partitions[log.partition]
-        return self._me in (*view.isr, *view.elr, *view.last_known)
-
-    def _is_mine(self, topic: TopicView | None, partition: int) -> bool:
-        if topic is None or partition >= len(topic.partitions):
-            return False
-        return self._me in topic.partitions[partition].replicas
+        view = image.partition(topic.id, log.partition)
+        return view is not None and self._me in (*view.isr, *view.elr, *view.last_known)
 
     def follow(self, now: Instant, changes: Changes) -> None:
         """Take what changed."""
