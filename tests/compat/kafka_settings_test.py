@@ -49,6 +49,7 @@ TEXTS = [
 
 OTHER_DEFAULTS = {
     "default.replication.factor": "as many as there are brokers, up to three",
+    "log.dir": "each broker has a directory of its own",
     "max.connections": "bounded memory",
     "replica.lag.time.max.ms": "all brokers are on one machine",
 }

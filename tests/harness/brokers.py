@@ -23,6 +23,7 @@ from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.log.contracts import FileSlice
+from tidelog.node.log.directories import LogDirectories
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.ownership import Owner
 from tidelog.node.log.scan import first_bad
@@ -131,6 +132,12 @@ class FakeStorage:
     """The directory of the logs; checkpoints are written at once, unless a test says otherwise."""
 
     path = "/data/broker-0"
+
+    def volumes(self) -> list["FakeStorage"]:
+        return [self]
+
+    def holds(self, key: TopicPartition) -> bool:
+        return bool(key)
 
     def __init__(self) -> None:
         self.free = Space(1_000_000, 400_000)
@@ -291,7 +298,7 @@ def _registered() -> BrokerRegistered:
     )
 
 
-def _logs(directory: Path) -> LogDirectory:
+def _logs(directory: Path) -> LogDirectories:
     owner = Owner(
         cluster_id="cluster",
         node_id=ME,
@@ -300,6 +307,6 @@ def _logs(directory: Path) -> LogDirectory:
         incarnation=Incarnation(1),
         directory_id=Uuid(b"d" * 16),
     )
-    logs = LogDirectory(open_disk(str(directory)), owner)
+    logs = LogDirectories([LogDirectory(open_disk(str(directory)), owner)])
     logs.open(lambda _: LogSettings(), START_MS)
     return logs

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from tidelog.kernel.files import Bytes, Syncable
+from tidelog.kernel.ids import TopicPartition
 from tidelog.node.api.broker import Space
 
 PAGE_BYTES = 4096
@@ -121,6 +122,8 @@ class MemoryDisk:
         """As `calls`: which names there are, sizes, and small files read whole."""
         self.now_ms = 0
         """What a file that is written to shows as its time."""
+        self.broken: set[str] = set()
+        """Topmost directories that nothing can be done with any more."""
         self.fail_append_after: int | None = None
         """The next append writes so many bytes and then finds the disk full."""
 
@@ -141,19 +144,25 @@ class MemoryDisk:
     def note(self, operation: str, name: str) -> None:
         self.calls.append((operation, name))
 
+    def check(self, topmost: str) -> None:
+        if topmost in self.broken:
+            raise OSError(errno.EIO, "the disk is broken", topmost)
+
 
 class MemoryFile:
     """An open file."""
 
-    def __init__(self, disk: MemoryDisk, name: str, inode: Inode) -> None:
+    def __init__(self, disk: MemoryDisk, topmost: str, name: str, inode: Inode) -> None:
         self.name = name
         self.readers = 0
         self._disk = disk
+        self._topmost = topmost
         self._life = disk.life
         self._inode = inode
 
     def _use(self, operation: str) -> Inode:
         assert self._life == self._disk.life, f"{self.name} was opened by a process that is dead"
+        self._disk.check(self._topmost)
         self._disk.note(operation, self.name)
         return self._inode
 
@@ -235,7 +244,12 @@ class MemoryDirectory:
         return self if self._parent is None else self._parent
 
     @property
+    def topmost(self) -> str:
+        return self._name if self._parent is None else self._parent.topmost
+
+    @property
     def node(self) -> Node | None:
+        self.disk.check(self.topmost)
         above = self.disk.root if self._parent is None else self._parent.node
         found = None if above is None else above.names.get(self._name)
         return found if isinstance(found, Node) else None
@@ -262,6 +276,7 @@ class MemoryDirectory:
         return node is not None and name in node.names
 
     def make(self) -> None:
+        self.disk.check(self.topmost)
         if self._parent is not None:
             self._parent.make()
         above = self.disk.root if self._parent is None else self._parent._existing()
@@ -279,7 +294,7 @@ class MemoryDirectory:
         self.disk.note("open", name)
         inode = self._existing().names.setdefault(name, Inode())
         assert isinstance(inode, Inode), name
-        return MemoryFile(self.disk, name, inode)
+        return MemoryFile(self.disk, self.topmost, name, inode)
 
     def syncable(self, name: str) -> Syncable:
         return NamedFile(self, name)
@@ -346,6 +361,12 @@ class MemoryVolume:
     """As a broker asks about it; nothing here asks how full it is, and starts are kept at once."""
 
     path = "/data"
+
+    def volumes(self) -> list["MemoryVolume"]:
+        return [self]
+
+    def holds(self, key: TopicPartition) -> bool:
+        return bool(key)
 
     def space(self) -> Space:
         return Space(1, 1)

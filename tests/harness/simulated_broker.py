@@ -5,10 +5,11 @@ from random import Random
 from typing import Protocol
 
 from harness.controllers import CLUSTER
-from harness.log_batches import NOW_MS, flush
+from harness.log_batches import NOW_MS
 from harness.memory_disk import MemoryDisk, MemoryVolume
 from harness.simulated_rings import MemoryRings, Shelf
-from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, TopicPartition, Uuid
+from harness.simulated_storage import SimulatedStorage
+from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import ALTER_ISR_TIMEOUT_MS, FORWARD_TIMEOUT_MS
 from tidelog.node.api.broker import Broker
@@ -19,8 +20,6 @@ from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.ipc.events import Kind, Value
 from tidelog.node.ipc.layout import Fences
 from tidelog.node.ipc.standing import Standing
-from tidelog.node.log.directory import LogDirectory
-from tidelog.node.log.ownership import Owner
 from tidelog.node.metadata import link
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Link, Me
@@ -76,6 +75,7 @@ class Life:
         fences: Fences,
         shelf: Shelf,
         disk_generation: int = 0,
+        directories: int = 1,
         settings: dict[str, str] | None = None,
     ) -> None:
         self.world = world
@@ -102,7 +102,16 @@ class Life:
         self.waiting = Waiting(lambda _: self._set_alarm())
         self.replicas = Replicas()
         self.configs = BrokerSettings(me, settings or {})
-        self.logs = self._open_logs(disk, disk_generation)
+        self.storage = SimulatedStorage(
+            disk,
+            me,
+            incarnation,
+            disk_generation=disk_generation,
+            directories=directories,
+            on_lost=self._on_directory_lost,
+        )
+        self.logs = self.storage.logs
+        self.storage.open(log_settings({}, self.configs.given))
         self.machine = self._make_machine(shelf)
         self.hosting = Hosting(
             me=me,
@@ -115,20 +124,6 @@ class Life:
         stopped = stop_kind(self.logs)
         self.link = Link(Me(CLUSTER, me, incarnation, "127.0.0.1", 9092 + me, stopped=stopped))
         self.dispatcher = Dispatcher(self._make_broker(), routes())
-
-    def _open_logs(self, disk: MemoryDisk, disk_generation: int) -> LogDirectory:
-        owner = Owner(
-            cluster_id=CLUSTER,
-            node_id=self.me,
-            boot_id="boot-1",
-            disk_generation=disk_generation,
-            incarnation=self.incarnation,
-            directory_id=Uuid(b"directory-id-%03d" % self.me),
-        )
-        logs = LogDirectory(disk.directory(), owner)
-        defaults = log_settings({}, self.configs.given)
-        logs.open(lambda _: defaults, NOW_MS)
-        return logs
 
     def _make_machine(self, shelf: Shelf) -> Replication:
         return Replication(
@@ -167,6 +162,13 @@ class Life:
     def _on_storage_failure(self, key: TopicPartition, failure: Exception) -> None:
         self.troubles.append((key, str(failure)))
         self.replicas.failed(key, failure)
+        give_up = self.storage.doubted(key, failure)
+        if give_up is not None:
+            self.world.later(self, self.world.now, give_up)
+
+    def _on_directory_lost(self, keys: list[TopicPartition]) -> None:
+        self.hosting.lost(self.world.now, keys)
+        self._tend()
 
     # -- turns
 
@@ -246,15 +248,10 @@ class Life:
 
     def flush(self) -> None:
         """Everything is on stable storage, as after a round of the flusher."""
-        for log in self.logs:
-            flush(log)
-        self.checkpoint()
-        self.logs.sync()
+        self.storage.flush(self.high_watermarks())
 
     def checkpoint(self) -> None:
-        checkpoint = self.logs.checkpoint(self.high_watermarks())
-        checkpoint.write()
-        self.logs.checkpointed(checkpoint)
+        self.storage.checkpoint(self.high_watermarks())
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         return {replica.key: replica.high_watermark for replica in self.replicas}
@@ -367,7 +364,7 @@ class Life:
 
     def close_clean(self) -> None:
         self.machine.close()
-        self.logs.close_clean(self.high_watermarks())
+        self.storage.close_clean(self.high_watermarks())
 
     def _on_image_changed(self, image: MetadataImage, changes: Changes) -> None:
         self.standing.is_lost()
@@ -377,6 +374,7 @@ class Life:
             self._swept = True
             self.hosting.sweep(image)
         self.hosting.follow(now, changes)
+        self.storage.look()
         self.hosting.configured(now, image, changes)
         self.machine.image_changed(now, image)
         self._tend()
@@ -385,6 +383,9 @@ class Life:
         told = self.hosting.tend(self.world.now, self.link.image)
         if told:
             self.link_step(link.DamageTold(told))
+        elif self.serving and self.logs.has_untold:
+            self.logs.heard()
+        self.storage.look()
 
     def _on_registered(self, epoch: Offset) -> None:
         self.standing.registered(epoch)

@@ -57,9 +57,11 @@ class SimulatedCluster(TopicRequests):
         brokers: int = 3,
         settings: dict[str, str] | None = None,
         ring_bytes: int = RING_BYTES,
+        directories: int = 1,
     ) -> None:
         self.rng = Random(seed)
         self.settings = settings or {}
+        self.directories = directories
         self.timeline = Timeline()
         self.network = Network(
             self.timeline, Random(self.rng.random()), self._deliver, self._listens
@@ -126,6 +128,7 @@ class SimulatedCluster(TopicRequests):
             fences=self.fences,
             shelf=self.shelf,
             disk_generation=self.generations[broker],
+            directories=self.directories,
             settings={**self.settings, **settings},
         )
         self._look_anew(life)

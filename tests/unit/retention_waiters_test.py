@@ -43,10 +43,11 @@ class Look:
         self.put_aside: asyncio.Future[None] = loop.create_future()
         parts = CleanerParts(
             loop=loop,
-            logs=bench.logs,
+            logs=bench.logs.all[0],
+            share=1.0,
             replicas=bench.broker.replicas,
             settings={"log.initial.task.delay.ms": 0, "log.retention.check.interval.ms": 1},
-            flusher=Flusher(loop, bench.logs, fail, fail),
+            flusher=Flusher(loop, bench.logs.all[0], fail, fail),
             wall_ms=self._wall_ms,
             log=Quiet(),  # type: ignore[arg-type] # an EventLog that says nothing
             on_disk_failed=fail,
@@ -120,11 +121,11 @@ def test_files_that_deleted_records_left_go_with_the_next_look(tmp_path: Path) -
     replica = bench.broker.replicas.get(KEY)
     assert replica is not None
     replica.log.advance_start(3)
-    bench.logs.purge()
+    bench.logs.all[0].purge()
     assert not list(tmp_path.glob("t-0/*.deleted")), "no checkpoint vouches for the start yet"
-    checkpoint = bench.logs.checkpoint({})
+    checkpoint = bench.logs.all[0].checkpoint({})
     checkpoint.write()
-    bench.logs.checkpointed(checkpoint)
+    bench.logs.all[0].checkpointed(checkpoint)
 
     async def run() -> None:
         await Look(bench).put_aside

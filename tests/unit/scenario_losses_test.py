@@ -84,7 +84,7 @@ def test_what_an_election_loses_is_counted_to_the_record() -> None:
     scene.settle()
     for one in (A, B):
         scene.checkpoint(one)
-        cluster.lives[one].logs.sync()
+        cluster.lives[one].storage.sync()
     assert scene.high(A) == scene.high(B) == 100
     for one in (A, B):
         cluster.lose_power(one)

@@ -83,7 +83,24 @@ def supervisor_socket(runtime_dir: str) -> str:
 
 
 def broker_directory(data_dir: str, broker_id: int) -> str:
+    """Where a broker keeps its logs unless it is told otherwise."""
     return f"{data_dir}/broker-{broker_id}/log0"
+
+
+def broker_directories(
+    data_dir: str, broker_id: int, settings: Mapping[str, str]
+) -> tuple[str, ...]:
+    """As `log.dirs` says, else `log.dir`: a name is of a folder in the broker's own one, an
+    absolute path of one where each broker has its own."""
+    given = settings.get("log.dirs") or settings.get("log.dir") or ""
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if not names:
+        return (broker_directory(data_dir, broker_id),)
+    own = f"{data_dir}/broker-{broker_id}"
+    return tuple(
+        f"{name.rstrip('/')}/broker-{broker_id}" if name.startswith("/") else f"{own}/{name}"
+        for name in names
+    )
 
 
 def coordinator_directory(data_dir: str) -> str:

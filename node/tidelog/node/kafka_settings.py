@@ -167,9 +167,7 @@ listeners list PLAINTEXT://:9092 !
 log.cleaner.io.buffer.load.factor double 0.9
 log.cleaner.io.buffer.size int 524288 0..
 log.cleaner.threads int 1 0..
-log.dir list /tmp/kafka-logs !
 log.dir.failure.timeout.ms long 30000 1..
-log.dirs list - !
 log.flush.offset.checkpoint.interval.ms int 60000 0..
 log.flush.start.offset.checkpoint.interval.ms int 60000 0..
 max.connection.creation.rate int 2147483647 0..

@@ -12,6 +12,7 @@ from tidelog.kernel.config import (
     Table,
     boolean,
     integer,
+    list_of,
     number,
     one_of,
     or_unset,
@@ -26,6 +27,9 @@ NOT_YET: Final = "Known and checked; nothing acts on it yet."
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _LEVEL: Final = "How hard batches are compressed where compression.type={}."
+_PLACES_RULE: Final = (
+    "must be a list of different directories, none of them in another, without . and .."
+)
 NO_EFFECT: Final = "Known and checked for Kafka's sake; it has no effect here."
 
 
@@ -74,6 +78,18 @@ def _gzip_level(given: str) -> int:
     if level == 0:
         raise ValueError(given)
     return level
+
+
+def _places(given: str) -> tuple[str, ...]:
+    places = list_of(_is_place, empty=False)(given)
+    inside = [f"{place.rstrip('/')}/" for place in places]
+    if sum(one.startswith(other) for one in inside for other in inside) > len(inside):
+        raise ValueError(given)
+    return places
+
+
+def _is_place(name: str) -> bool:
+    return bool(name.strip("/")) and not {".", ".."} & set(name.split("/"))
 
 
 def _never_or_later(given: str) -> int:
@@ -410,6 +426,26 @@ BROKER: Final = Table(
             f"must be {LEADER_SELECTOR} or {RACK_AWARE_SELECTOR}",
             "Whether consumers that name their rack are sent to a follower in it; "
             "they are where it is the rack-aware one.",
+            unset=True,
+        ),
+        Setting(
+            "log.dir",
+            _places,
+            "log0",
+            _PLACES_RULE,
+            "As log.dirs, where that is not given.",
+            "list",
+        ),
+        Setting(
+            "log.dirs",
+            or_unset(_places),
+            "",
+            _PLACES_RULE,
+            "The directories a broker keeps its logs in, each best on a disk of its own: where one "
+            "fails, its replicas are offline and all others go on. A relative name is of a "
+            "directory in DATA/broker-ID, an absolute path of one that holds a directory broker-ID "
+            "for each broker. Unless told otherwise the logs are in log0.",
+            "list",
             unset=True,
         ),
         _flag("log.cleaner.enable", "true", "Whether compacted topics are compacted."),

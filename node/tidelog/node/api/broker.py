@@ -1,6 +1,6 @@
 """What handlers work on: the broker's own state, its view of the cluster, and its links."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -47,15 +47,23 @@ class Space(NamedTuple):
     usable_bytes: int
 
 
-class Storage(Protocol):
-    """The directory that holds this broker's logs, as a whole."""
+class Volume(Protocol):
+    """One of the directories that hold this broker's logs."""
 
     @property
     def path(self) -> str: ...
 
     def space(self) -> Space:
-        """Of its volume; OSError where that cannot be asked."""
+        """Of its volume; OSError where that cannot be asked, or nothing in it can be used."""
         ...
+
+    def holds(self, key: TopicPartition) -> bool: ...
+
+
+class Storage(Protocol):
+    """Where this broker's logs are, as a whole."""
+
+    def volumes(self) -> Sequence[Volume]: ...
 
     def keep_starts(self, done: Callable[[bool], None]) -> None:
         """Bring the starts of all logs to disk; `done` gets whether they are there now."""

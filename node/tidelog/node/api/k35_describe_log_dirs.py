@@ -1,14 +1,15 @@
 """DescribeLogDirs (key 35), versions 1-5. v3 an error for the whole answer, v4 the volume's room,
 v5 whether new partitions are kept off the directory: never.
 
-There is one directory. Partitions that are led and that are followed here are told alike; those
-that are not here, or whose files cannot be used, are left out.
+Partitions that are led and that are followed here are told alike; those that are not here, or whose
+files cannot be used, are left out. A directory that failed has nothing but its name and its error.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from tidelog.kernel.ids import Partition, TopicPartition
-from tidelog.node.api.broker import Space
+from tidelog.node.api.broker import Volume
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
 from tidelog.node.replica.replicas import Replica
@@ -27,20 +28,20 @@ _NO_LAG: Final = 0
 
 
 def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    storage = call.broker.storage
+    asked = _asked(call, request)
+    volumes = call.broker.storage.volumes()
+    return DescribeLogDirsResponse(results=[_directory(one, asked) for one in volumes])
+
+
+def _directory(volume: Volume, asked: Iterable[Replica]) -> DescribeLogDirsResult:
     try:
-        space = storage.space()
+        space = volume.space()
     except OSError:
-        failed = DescribeLogDirsResult(
-            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=storage.path
-        )
-        return DescribeLogDirsResponse(results=[failed])
-    return DescribeLogDirsResponse(results=[_directory(call, request, space)])
-
-
-def _directory(call: Call, request: DescribeLogDirsRequest, space: Space) -> DescribeLogDirsResult:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=volume.path)
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for replica in _asked(call, request):
+    for replica in asked:
+        if not volume.holds(replica.key):
+            continue
         topic = topics.setdefault(replica.topic, DescribeLogDirsTopic(name=replica.topic))
         topic.partitions.append(
             DescribeLogDirsPartition(
@@ -50,7 +51,7 @@ def _directory(call: Call, request: DescribeLogDirsRequest, space: Space) -> Des
             )
         )
     return DescribeLogDirsResult(
-        log_dir=call.broker.storage.path,
+        log_dir=volume.path,
         topics=list(topics.values()),
         total_bytes=space.total_bytes,
         usable_bytes=space.usable_bytes,
@@ -71,4 +72,4 @@ def _asked(call: Call, request: DescribeLogDirsRequest) -> list[Replica]:
     return [replica for replica in found if replica is not None]
 
 
-ROUTE = Route(API, range(1, 6), describe_log_dirs, "one directory, its sizes and its volume")
+ROUTE = Route(API, range(1, 6), describe_log_dirs, "every directory, its sizes and its volume")

@@ -79,6 +79,13 @@ class LogDirectory:
         self.last_stop = LastStop.NEVER_RAN
         self.lost_files = True
         """Whether something that was there is gone, which the cluster must hear of."""
+        self.failure: OSError | None = None
+        """Why nothing in here can be used any more."""
+        self.mark: Mark | None = None
+        """What the last life left."""
+        self.together: frozenset[Uuid] = frozenset()
+        self.missing: frozenset[Uuid] = frozenset()
+        """What its mark shall say of the broker's other directories."""
         self.offline: dict[TopicPartition, CorruptError] = {}
         """Logs that must not be used, and why."""
         self.recovered: list[Recovered] = []
@@ -91,6 +98,7 @@ class LogDirectory:
         self._cleaned: dict[TopicPartition, int] = {}
         self._planned_starts: Mapping[TopicPartition, int] = {}
         self._rolled: dict[TopicPartition, None] = {}
+        self._names: list[str] = []
         self._removals: list[str] = []
         self._gone: set[TopicPartition] = set()
         self._generation = 0
@@ -104,6 +112,17 @@ class LogDirectory:
 
     def __len__(self) -> int:
         return len(self._logs)
+
+    def __contains__(self, key: TopicPartition) -> bool:
+        return key in self._logs
+
+    @property
+    def path(self) -> str:
+        return self._directory.path
+
+    def keys(self) -> list[TopicPartition]:
+        """Of all logs, also of those that are offline."""
+        return [*self._logs, *self.offline]
 
     def log(self, topic: str, partition: int) -> Log | None:
         """The log, None if there is none; CorruptError where it is offline."""
@@ -134,24 +153,29 @@ class LogDirectory:
     def delete(self, topic: str, partition: int) -> None:
         """Forget a log and put its files aside; `take_removals` gives them to be removed."""
         key = topic, Partition(partition)
-        log = self._logs.pop(key, None)
-        was_offline = self.offline.pop(key, None) is not None
+        log = self._logs.get(key)
         if log is not None:
             topic_id, has_files = log.name.topic_id, log.has_files
-            log.delete()
-        elif was_offline:
-            topic_id, has_files = ZERO_UUID, True
+        elif key in self.offline:
+            topic_id, has_files = ZERO_UUID, self.failure is None
         else:
             return
-        name = f"{topic}-{partition}"
-        if has_files and self._directory.exists(name):  # somebody may have removed it by hand
-            aside = self._free_name_aside(name, topic_id)
-            self._directory.directory(name).move(aside)
-            self._removals.append(aside)
+        if has_files:
+            self._move_aside(f"{topic}-{partition}", topic_id)
+        if log is not None:
+            log.delete()
+        self._logs.pop(key, None)
+        self.offline.pop(key, None)
         self._gone.add(key)
         self._rolled.pop(key, None)
         self._cleaned.pop(key, None)
         self._tables.drop(key)
+
+    def _move_aside(self, name: str, topic_id: Uuid) -> None:
+        if self._directory.exists(name):  # somebody may have removed it by hand
+            aside = self._free_name_aside(name, topic_id)
+            self._directory.directory(name).move(aside)
+            self._removals.append(aside)
 
     def _free_name_aside(self, name: str, topic_id: Uuid) -> str:
         """Kafka's name for a directory on its way out; another one while that is taken."""
@@ -335,9 +359,30 @@ class LogDirectory:
     def heard(self) -> None:
         """The cluster knows what this broker lost before this life: the next one need not say it
         again."""
-        if self.lost_files:
-            self.lost_files = False
-            self._write_mark(clean=False)
+        if self.lost_files or self.missing:
+            self.lost_files, self.missing = False, frozenset()
+            self.write_mark()
+
+    def fail(self, failure: OSError) -> None:
+        """Nothing in here can be read or written any more, or trusted if it can: all logs go
+        offline, and no file is touched again."""
+        self.failure = failure
+        self.offline |= {
+            key: CorruptError(file=self.path, position=0, reason=f"its log directory: {failure}")
+            for key in self._logs
+        }
+        for key, log in self._logs.items():
+            log.fail(self.offline[key])
+        self._logs.clear()
+        self._touched.clear()
+        self._rolled.clear()
+        self._removals.clear()
+
+    def leave_out(self, key: TopicPartition) -> None:
+        """Of a directory that failed: this log is there too."""
+        assert self.failure is not None
+        reason = f"its log directory: {self.failure}"
+        self.offline[key] = CorruptError(file=self.path, position=0, reason=reason)
 
     def close_clean(
         self, high_watermarks: Mapping[TopicPartition, int], *, synced: bool = False
@@ -357,11 +402,16 @@ class LogDirectory:
             f'{{"version":0,"brokerEpoch":{incarnation}}}'.encode("ascii"),
             durable=False,
         )
-        self._write_mark(clean=True, synced=synced, logs=closed)
+        self.write_mark(clean=True, synced=synced, logs=closed)
 
-    def _write_mark(
-        self, *, clean: bool, synced: bool = False, logs: Mapping[str, ClosedLog] | None = None
+    def write_mark(
+        self,
+        *,
+        clean: bool = False,
+        synced: bool = False,
+        logs: Mapping[str, ClosedLog] | None = None,
     ) -> None:
+        """For the next start: how this life ended, or that it had not when this was written."""
         owner = self._owner
         mark = Mark(
             clean=clean,
@@ -371,6 +421,8 @@ class LogDirectory:
             incarnation=owner.incarnation,
             logs=logs or {},
             lost_files=self.lost_files,
+            together=self.together,
+            missing=self.missing,
         )
         self._directory.replace(MARK_NAME, encode_mark(mark))
 
@@ -378,20 +430,43 @@ class LogDirectory:
 
     def open(self, settings_of: SettingsOf, now_ms: int) -> None:
         """Claim the directory and load every log; a damaged one goes offline, the others go on."""
+        self.claim()
+        self.load(settings_of, now_ms)
+
+    def claim(self) -> None:
+        """See whose it is, and how it was left."""
         self._directory.make()
-        names = self._directory.names()
+        self._names = self._directory.names()
+        self.directory_id = claim(
+            self._directory, self._owner, has_logs=any(map(key_of, self._names))
+        )
+        self.mark = decode_mark(self._directory.read_all(MARK_NAME))
+
+    def keys_on_disk(self) -> list[TopicPartition]:
+        return [key for name in self._names if (key := key_of(name)) is not None]
+
+    def topic_id_on_disk(self, key: TopicPartition) -> Uuid:
+        directory = self._directory.directory(f"{key[0]}-{key[1]}")
+        content = directory.read_all(checkpoints.PARTITION_METADATA)
+        return checkpoints.decode_partition_metadata(content)
+
+    def put_aside(self, key: TopicPartition) -> None:
+        """Before they are loaded: nobody wants this log any more."""
+        self._move_aside(f"{key[0]}-{key[1]}", self.topic_id_on_disk(key))
+        self._names = self._directory.names()
+
+    def load(
+        self, settings_of: SettingsOf, now_ms: int, *, away: bool = False, counted: bool = True
+    ) -> None:
+        """Every log. `away`: the broker lived without this directory meanwhile, or gave it up; its
+        memory of it is worth nothing. `counted`: the cluster counts on what was here."""
+        names = self._names
         found = {name: key for name in names if (key := key_of(name)) is not None}
-        self.directory_id = claim(self._directory, self._owner, has_logs=bool(found))
-        mark = decode_mark(self._directory.read_all(MARK_NAME))
-        if mark is not None:
-            owner = self._owner
-            self.last_stop = mark.last_stop(
-                boot_id=owner.boot_id, disk_generation=owner.disk_generation
-            )
-        elif found:
-            self.last_stop = LastStop.POWER_LOSS  # nobody knows better
+        mark = self.mark
+        self.last_stop = LastStop.POWER_LOSS if away else self._left(has_logs=bool(found))
         unheard = mark is not None and mark.lost_files
-        self.lost_files = unheard or self.last_stop in {LastStop.NEVER_RAN, LastStop.POWER_LOSS}
+        lost = unheard or self.last_stop in {LastStop.NEVER_RAN, LastStop.POWER_LOSS}
+        self.lost_files = counted and lost
         offsets = self._read_checkpoints()
         self._tables = OffsetTables(offsets)
         self._starts_in_force = offsets.get(checkpoints.LOG_STARTS, {})
@@ -403,8 +478,15 @@ class LogDirectory:
         self._removals = [name for name in names if name.endswith(DELETED_SUFFIX)]
         if self._checkpoints_damaged:
             self._write_checkpoints()
-        self._write_mark(clean=False)
+        self.write_mark()
         self._directory.unlink(checkpoints.CLEAN_SHUTDOWN)
+
+    def _left(self, *, has_logs: bool) -> LastStop:
+        if self.mark is None:
+            # With logs in it: nobody knows better.
+            return LastStop.POWER_LOSS if has_logs else LastStop.NEVER_RAN
+        owner = self._owner
+        return self.mark.last_stop(boot_id=owner.boot_id, disk_generation=owner.disk_generation)
 
     def _read_checkpoints(self) -> dict[str, Table]:
         """Nothing is lost with one: without recovery points all is read, and the rest is found."""

@@ -5,6 +5,8 @@ order. A batch is in the log once its one write has returned; nothing is kept in
 killed process would lose.
 """
 
+from contextlib import suppress
+
 from msgspec.structs import replace
 
 from tidelog.kernel.failures import CorruptError
@@ -165,6 +167,8 @@ class Log:
         """The segments; read, or made, if they were not yet."""
         if self._segments is not None:
             return self._segments
+        if self.offline is not None:
+            raise self.offline
         if self._deleted:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name.directory} is gone")
         return self._make_files(self.end) if self._closed is None else self._load()
@@ -581,6 +585,13 @@ class Log:
         if self._segments is not None:
             self._segments.close()
             self._segments = self._active = None
+
+    def fail(self, reason: CorruptError) -> None:
+        """Close the files, and raise this to whoever still wants them."""
+        self.offline = reason
+        with suppress(OSError):
+            self.abandon()
+        self._segments = self._active = self._closed = None
 
     def delete(self) -> None:
         """Close the files, and make none again for whoever still holds this object."""

@@ -59,6 +59,10 @@ class Mark(Struct, frozen=True):
     """By directory name."""
     lost_files: bool = False
     """Something was lost before this life, and the cluster has not been told yet."""
+    together: frozenset[Uuid] = frozenset()
+    """The directories that the broker had in this life, this one among them."""
+    missing: frozenset[Uuid] = frozenset()
+    """Those that it had and cannot read any more, and the cluster has not been told yet."""
 
     def last_stop(self, *, boot_id: str, disk_generation: int) -> LastStop:
         """What a start on this boot and disk generation must think of it."""
@@ -92,6 +96,8 @@ def encode_mark(mark: Mark) -> bytes:
             "incarnation": mark.incarnation,
             "logs": logs,
             "lost_files": mark.lost_files,
+            "together": sorted(map(uuid_text, mark.together)),
+            "missing": sorted(map(uuid_text, mark.missing)),
         },
         separators=(",", ":"),
     ).encode("ascii")
@@ -114,6 +120,8 @@ def decode_mark(content: bytes | None) -> Mark | None:
         incarnation=said["incarnation"],
         logs={name: _closed_log(*row) for name, row in said["logs"].items()},
         lost_files=said.get("lost_files", False),
+        together=frozenset(map(uuid_from_text, said.get("together", ()))),
+        missing=frozenset(map(uuid_from_text, said.get("missing", ()))),
     )
 
 

@@ -14,7 +14,7 @@ from tidelog.kernel.ids import (
     TopicPartition,
 )
 from tidelog.kernel.instant import Instant
-from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.directories import LogDirectories
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.validation import rules_of
@@ -75,7 +75,7 @@ class Hosting:
         me: BrokerId,
         replicas: Replicas,
         roles: Roles,
-        logs: LogDirectory,
+        logs: LogDirectories,
         broker_settings: Mapping[str, str],
         on_trouble: Callable[[TopicPartition, str], None],
     ) -> None:
@@ -99,6 +99,20 @@ class Hosting:
         for name, partition in list(self._logs.offline):
             if name not in image.names:
                 self._logs.delete(name, partition)
+        if self._logs.may_lack:
+            self._lack(image)
+
+    def _lack(self, image: MetadataImage) -> None:
+        """What the cluster counts on, and is in no directory, lay in one that is gone: an empty log
+        in its place would pass for all there ever was. While a directory cannot be read, nothing
+        begins anew that may be in it."""
+        for topic in image.topics.values():
+            for index, view in enumerate(topic.partitions):
+                key = (topic.name, Partition(index))
+                if self._me not in view.replicas or self._logs.directory_of(key) is not None:
+                    continue
+                if view.trusts(self._me) or self._logs.is_out(key):
+                    self._logs.lack(*key)
 
     def _is_wanted(self, image: MetadataImage, log: Log) -> bool:
         """A power loss may have left a log without the file that names its topic. Whoever made the
@@ -155,13 +169,24 @@ class Hosting:
             replica = self._replicas.get(key) or self._open(topic, partition)
             self._take_role(now, topic, replica)
         except (CorruptError, Rejected) as fault:
-            broken = self._replicas.take_offline(key)
-            if broken is not None:
-                broken.rest()
-                self._roles.rests(now, broken)
+            broken = self._take_offline(now, key)
             if key in self._logs.offline or (broken is not None and broken.log.offline is not None):
                 self._replicas.damaged[key] = False
             self._on_trouble(key, str(fault))
+
+    def _take_offline(self, now: Instant, key: TopicPartition) -> Replica | None:
+        broken = self._replicas.take_offline(key)
+        if broken is not None:
+            broken.rest()
+            self._roles.rests(now, broken)
+        return broken
+
+    def lost(self, now: Instant, keys: Iterable[TopicPartition]) -> None:
+        """The directory of these failed: nobody leads or follows them here any more."""
+        for key in keys:
+            if self._replicas.get(key) is not None:
+                self._take_offline(now, key)
+                self._replicas.damaged[key] = False
 
     def tend(self, now: Instant, image: MetadataImage) -> tuple[DamagedLog, ...]:
         """See to replicas whose files are damaged; now and then, and when the image changed.
@@ -171,22 +196,31 @@ class Hosting:
         """
         told = []
         for key, usable in list(self._replicas.damaged.items()):
-            name, partition = key
-            topic = image.names.get(name)
-            view = None if topic is None else image.partition(topic.id, partition)
-            if topic is None or view is None or len(view.replicas) == 1:
+            topic = image.names.get(key[0])
+            view = None if topic is None else image.partition(topic.id, key[1])
+            if topic is None or view is None:
                 continue
-            if view.trusts(self._me):
-                told.append(DamagedLog(topic.id, partition, view.partition_epoch, usable))
-            elif view.leader != NO_LEADER:
-                self._begin_anew(now, topic, partition)
+            if view.trusts(self._me) and len(view.replicas) > 1:
+                told.append(DamagedLog(topic.id, key[1], view.partition_epoch, usable))
+            elif self._may_begin_anew(key, view):
+                self._begin_anew(now, topic, key[1])
         return tuple(told)
+
+    def _may_begin_anew(self, key: TopicPartition, view: PartitionView) -> bool:
+        """Never where its files may come back with their directory. A lone replica does not give up
+        what can still be mended, but where nothing is left there is nothing to give up."""
+        if self._logs.is_out(key):
+            return False
+        if len(view.replicas) == 1:
+            return self._logs.is_lacking(key)
+        return view.leader != NO_LEADER
 
     def _begin_anew(self, now: Instant, topic: TopicView, partition: Partition) -> None:
         key = (topic.name, partition)
         damaged = self._replicas.get(key)
         end = Offset(0 if damaged is None else damaged.log.end)
-        self._drop(now, key)
+        self._remove(now, key)
+        self._logs.begin_anew(*key)
         self._settle(now, topic, partition)
         replica = self._replicas.get(key)
         if replica is not None:
@@ -261,11 +295,14 @@ class Hosting:
         log.begin_epoch(epoch)
 
     def _drop(self, now: Instant, key: TopicPartition) -> None:
+        self._remove(now, key)
+        self._logs.delete(*key)
+
+    def _remove(self, now: Instant, key: TopicPartition) -> None:
         replica = self._replicas.remove(key)
         if replica is not None:
             replica.rest()
             self._roles.rests(now, replica)
-        self._logs.delete(*key)
 
 
 def log_settings(topic: Mapping[str, str], broker: Mapping[str, str]) -> LogSettings:

@@ -7,6 +7,7 @@ from typing import Final
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET, Offset, Partition, TopicPartition
+from tidelog.node.log.directories import LogDirectories
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.marks import LastStop
 from tidelog.node.metadata.image import TopicView
@@ -22,7 +23,7 @@ _STOP_KINDS: Final = {
 }
 
 
-def stop_kind(logs: LogDirectory) -> StopKind:
+def stop_kind(logs: LogDirectory | LogDirectories) -> StopKind:
     """How the last life ended that the cluster knows of: one that lost files and was over before
     anyone heard of it counts, though a kill came after it."""
     stopped = _STOP_KINDS[logs.last_stop]

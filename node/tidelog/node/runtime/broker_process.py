@@ -6,15 +6,16 @@ import gc
 import os
 import random
 import time
+from collections.abc import Iterable
 from typing import Any, Final
 
 from tidelog.kernel import limits
-from tidelog.kernel.ids import ZERO_UUID, Offset, TopicPartition, Uuid, uuid_text
+from tidelog.kernel.ids import ZERO_UUID, Offset, TopicPartition, Uuid
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.launch import (
     BrokerLaunch,
     board_name,
-    broker_directory,
+    broker_directories,
     coordinator_endpoint,
 )
 from tidelog.node.api.broker import Broker
@@ -28,7 +29,6 @@ from tidelog.node.ipc.coordinator_link import CoordinatorLink, Hooks
 from tidelog.node.ipc.events import Kind
 from tidelog.node.ipc.layout import Role, SlotState, Word, slot_of
 from tidelog.node.ipc.standing import Standing
-from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.ownership import Owner
 from tidelog.node.metadata.digest import digest
 from tidelog.node.metadata.image import Changes, MetadataImage
@@ -41,16 +41,14 @@ from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.aside import Aside
-from tidelog.node.runtime.cleaner_thread import CleanerParts, CleanerThread, Retention
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.descriptors import share_of_this_process
-from tidelog.node.runtime.disk import DirectoryLock, open_disk
-from tidelog.node.runtime.flusher import Flusher
-from tidelog.node.runtime.log_volume import LogVolume
+from tidelog.node.runtime.disk import open_disks
 from tidelog.node.runtime.neighbours import Neighbours
 from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
 from tidelog.node.runtime.recorder import Recorder
 from tidelog.node.runtime.replicator import Replicator, ReplicatorParts
+from tidelog.node.runtime.storage import Storage, StorageParts
 from tidelog.wire.errors import ErrorCode
 
 _HEARTBEAT_S: Final = limits.HEARTBEAT_MS / 1000
@@ -135,12 +133,11 @@ class BrokerProcess:
             ),
             link=self._link,
             producer_ids=ProducerIds(self._link.allocate_producer_ids),
-            storage=LogVolume(self._log_path, self._flusher),
+            storage=self._storage,
             aside=Aside(loop),
             on_storage_failure=self._on_storage_failure,
             someone_left=self._neighbours.someone_left,
         )
-        self._make_cleaner(settings)
         self._listener = self._make_listener(settings)
         self._listener.listen(launch.host, launch.port)
         self._tick()
@@ -159,7 +156,7 @@ class BrokerProcess:
             host=launch.host,
             port=launch.port,
             rack=rack,
-            log_dirs=(self._logs.directory_id,),
+            log_dirs=self._logs.directory_ids,
             stopped=stop_kind(self._logs),
         )
         hooks = Hooks(
@@ -175,23 +172,30 @@ class BrokerProcess:
 
     def _open_logs(self) -> None:
         launch = self._launch
-        self._log_path = broker_directory(launch.data_dir, launch.broker_id)
-        place = open_disk(self._log_path, open_files_max=self._share.files)
-        self._lock = DirectoryLock(place)
+        paths = broker_directories(launch.data_dir, launch.broker_id, launch.settings)
         owner = Owner(
             cluster_id=launch.cluster_id,
             node_id=launch.broker_id,
             boot_id=launch.boot_id,
             disk_generation=launch.disk_generation,
             incarnation=launch.incarnation,
-            directory_id=new_uuid(),
+            directory_id=ZERO_UUID,
         )
-        self._logs = LogDirectory(place, owner)
-        defaults = log_settings({}, launch.settings)
-        # The topics' own settings come with the metadata; recovery needs none of them.
-        self._logs.open(lambda _topic: defaults, time.time_ns() // 1_000_000)
+        parts = StorageParts(
+            loop=self._loop,
+            replicas=self._replicas,
+            settings=self._settings.values,
+            log=self._log,
+            wall_ms=lambda: self._broker.wall_ms(Instant(time.monotonic_ns())),
+            begins_later=lambda key: self._waiting.begins_later(Instant(time.monotonic_ns()), key),
+            high_watermarks=self._high_watermarks,
+            on_lost=self._on_directory_lost,
+            on_last_failed=self._on_disk_failed,
+        )
+        self._storage = Storage(parts, open_disks(paths, self._share.files), owner)
+        self._logs = self._storage.logs
+        self._storage.open(log_settings({}, launch.settings))
         self._note_recovery()
-        self._flusher = Flusher(self._loop, self._logs, self._on_disk_failed, self._on_disk_full)
         self._hosting = Hosting(
             me=launch.broker_id,
             replicas=self._replicas,
@@ -200,21 +204,6 @@ class BrokerProcess:
             broker_settings=self._settings.given,
             on_trouble=self._on_trouble,
         )
-
-    def _make_cleaner(self, settings: dict[str, Any]) -> None:
-        parts = CleanerParts(
-            loop=self._loop,
-            logs=self._logs,
-            replicas=self._replicas,
-            settings=settings,
-            flusher=self._flusher,
-            wall_ms=lambda: self._broker.wall_ms(Instant(time.monotonic_ns())),
-            log=self._log,
-            on_disk_failed=self._on_disk_failed,
-            begins_later=lambda key: self._waiting.begins_later(Instant(time.monotonic_ns()), key),
-        )
-        self._retention = Retention(parts)
-        self._cleaner = CleanerThread(parts)
 
     def _note_recovery(self) -> None:
         for name, size, cut in self._logs.recovered:
@@ -247,6 +236,7 @@ class BrokerProcess:
         except OSError as error:
             # A directory could not be put aside: a topic of its name must never meet its files.
             self._on_disk_failed(error)
+        self._storage.look()
         self._hosting.configured(now, image, changes)
         self._replicator.image_changed(image)
         self._neighbours.follow(image, changes.brokers)
@@ -259,13 +249,20 @@ class BrokerProcess:
         """Damaged replicas begin anew; those the cluster counts on it is told of."""
         if not self._replicas.damaged:
             return
-        try:
-            told = self._hosting.tend(now, self._link.image)
-        except OSError as error:
-            self._on_disk_failed(error)
-        else:
-            if told:
-                self._link.tell_damage(told)
+        told = self._hosting.tend(now, self._link.image)
+        if told:
+            self._link.tell_damage(told)
+        elif self._serving and self._logs.has_untold:
+            self._note_heard()  # the image says so
+        self._storage.look()
+
+    def _on_directory_lost(self, keys: list[TopicPartition]) -> None:
+        """One directory of several is at its end: others lead what lay there."""
+        now = Instant(time.monotonic_ns())
+        self._hosting.lost(now, keys)
+        self._tend(now)
+        self._led = self._replicas.leading()
+        self._publish(now)
 
     def _follow_settings(self, image: MetadataImage) -> None:
         changed = self._settings.follow(image)
@@ -282,11 +279,7 @@ class BrokerProcess:
     def _on_registered(self, epoch: Offset) -> None:
         self._log.info("registered", epoch=epoch)
         self._standing.registered(epoch)
-        try:
-            self._logs.heard()
-        except OSError as error:
-            # The next life says once more what this one lost: safe, and it costs it its places.
-            self._log.warning("mark_not_written", reason=str(error), advice="free some space")
+        self._note_heard()
         self._replicator.registered(epoch)
         if not self._serving:
             self._serve()
@@ -294,6 +287,13 @@ class BrokerProcess:
             self._listener.resume()
             self._slot.words[Word.STATE] = SlotState.RUNNING
             self._slot.publish()
+
+    def _note_heard(self) -> None:
+        try:
+            self._logs.heard()
+        except OSError as error:
+            # The next life says once more what this one lost: safe, and it costs it its places.
+            self._log.warning("mark_not_written", reason=str(error), advice="free some space")
 
     def _topic_name(self, topic: Uuid) -> str | None:
         known = self._link.image.topics.get(topic)
@@ -356,15 +356,15 @@ class BrokerProcess:
         self._replicator.tick(now)
         self._ticks += 1
         self._recorder.turn()
-        self._keep_small(now)
+        if self._serving:
+            self._storage.keep_small(compact=self._ticks % 10 == 0)
         if self._ticks % 10 == 0:
             self._publish(now)
             self._tell_left_out(now)
             self._tend(now)
-            due = self._ticks % _CHECKPOINT_TICKS == 0
-            self._flusher.turn(self._high_watermarks() if due else None)
+            self._storage.turn(checkpoint=self._ticks % _CHECKPOINT_TICKS == 0)
         if self._ticks % _HOUSEKEEPING_TICKS == 0:
-            self._keep_house(now)
+            self._storage.keep_house()
 
     def _publish(self, now: Instant) -> None:
         words, stats, counters = self._slot.words, self._stats, self._broker.counters
@@ -384,36 +384,9 @@ class BrokerProcess:
         self._slot.publish()
         self._slot.heartbeat(now)
 
-    def _keep_small(self, now: Instant) -> None:
-        """Retention and compaction, where they are due."""
-        if not self._serving:
-            return
-        now_ms = self._broker.wall_ms(now)
-        try:
-            self._retention.turn(now_ms)
-            if self._ticks % 10 == 0:
-                self._cleaner.turn(now_ms)
-        except OSError as error:
-            self._on_disk_full(error)
-
-    def _keep_house(self, now: Instant) -> None:
-        """Roll segments that are too old though nothing is written, remove files let go of."""
-        now_ms = self._broker.wall_ms(now)
-        try:
-            for log in self._logs:
-                log.maybe_roll(now_ms)
-            self._logs.purge(now_ms)
-        except OSError as error:
-            self._on_disk_full(error)
-
-    def _high_watermarks(self) -> dict[TopicPartition, int]:
-        """Of the partitions whose checkpoint rows may be old."""
-        found: dict[TopicPartition, int] = {}
-        for key in self._logs.unsettled():
-            replica = self._replicas.get(key)
-            if replica is not None:
-                found[key] = replica.high_watermark
-        return found
+    def _high_watermarks(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        found = ((key, self._replicas.get(key)) for key in keys)
+        return {key: replica.high_watermark for key, replica in found if replica is not None}
 
     def _on_alarm(self, now: Instant) -> Instant | None:
         self._standing.is_lost()
@@ -440,6 +413,7 @@ class BrokerProcess:
 
     def _on_storage_failure(self, key: TopicPartition, failure: Exception) -> None:
         self._replicas.failed(key, failure)
+        self._storage.doubt(key, failure)
         if self._storage_failures.may_say(_now_ms()):
             self._log.error("storage_failed", partition=f"{key[0]}-{key[1]}", reason=str(failure))
 
@@ -449,10 +423,6 @@ class BrokerProcess:
             "disk_failed", reason=str(error), advice="mend or replace the disk, then start again"
         )
         os._exit(_EXIT_DISK)
-
-    def _on_disk_full(self, error: OSError) -> None:
-        """Nothing is lost: reads go on, produces are refused, and what failed is tried again."""
-        self._log.warning("disk_full", reason=str(error), advice="free some space")
 
     def _on_bug(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """An exception nobody expected: what is in memory may be wrong, the log is not. Crash."""
@@ -478,10 +448,10 @@ class BrokerProcess:
         """The coordinator knows: end the connections, close the log so that it is trusted."""
         self._listener.close()
         self._replicator.close()
-        self._cleaner.close()
+        self._storage.stop_cleaning()
         supervisor = self._board.read_slot(slot_of(Role.SUPERVISOR))
         sync = supervisor is not None and bool(supervisor[Word.SYNC_AT_STOP])
-        self._flusher.close(self._high_watermarks, sync=sync, done=self._on_closed)
+        self._storage.close(sync=sync, done=self._on_closed)
 
     def _on_closed(self) -> None:
         image = self._link.image
@@ -504,15 +474,9 @@ def _placed(launch: BrokerLaunch) -> dict[str, str]:
         "advertised.listeners": address,
         "broker.id": str(launch.broker_id),
         "listeners": address,
-        "log.dirs": broker_directory(launch.data_dir, launch.broker_id),
+        "log.dirs": ",".join(
+            broker_directories(launch.data_dir, launch.broker_id, launch.settings)
+        ),
         "node.id": str(launch.broker_id),
         "process.roles": "broker",
     }
-
-
-def new_uuid() -> Uuid:
-    """A random id whose text no command line takes for a flag."""
-    while True:
-        made = Uuid(os.urandom(16))
-        if made != ZERO_UUID and not uuid_text(made).startswith("-"):
-            return made

@@ -38,6 +38,8 @@ class CleanerParts:
 
     loop: asyncio.AbstractEventLoop
     logs: LogDirectory
+    share: float
+    """Of what a broker's cleaners may use together, so much is for this directory."""
     replicas: Replicas
     settings: Mapping[str, Any]
     """Live: a change counts from the next turn on."""
@@ -70,8 +72,7 @@ class Retention:
             if now_ms < self._next_ms:
                 return
             self._next_ms = now_ms + self._parts.settings["log.retention.check.interval.ms"]
-            replicas = [*self._parts.replicas]
-            self._sweep = sweep = Sweep((one.log, one.high_watermark) for one in replicas)
+            self._sweep = sweep = Sweep((one.log, one.high_watermark) for one in self._mine())
         self._wanted |= sweep.step(now_ms, self._on_trouble)
         if sweep.done:
             self._sweep = None
@@ -80,6 +81,9 @@ class Retention:
                 self._begin(wanted)
             else:
                 self._put_aside({})
+
+    def _mine(self) -> list[Replica]:
+        return [one for one in self._parts.replicas if one.key in self._parts.logs]
 
     def _on_trouble(self, log: Log, reason: str) -> None:
         self._parts.log.error("retention_failed", partition=log.name.directory, reason=reason)
@@ -160,7 +164,11 @@ class CleanerThread:
         if self._stopping or not parts.settings["log.cleaner.enable"]:
             return None
         # Few logs of ten thousand are compacted: the others must not cost a call each.
-        compacted = [replica for replica in parts.replicas if replica.log.settings.compact]
+        compacted = [
+            replica
+            for replica in parts.replicas
+            if replica.log.settings.compact and replica.key in parts.logs
+        ]
         return filthiest(filter(None, map(self._look_at, compacted)))
 
     def _look_at(self, replica: Replica) -> Candidate | None:
@@ -173,12 +181,12 @@ class CleanerThread:
         return candidate(log, self._parts.logs.cleaned(key), water, now_ms)
 
     def _order(self, found: Candidate) -> Order:
-        settings, log = self._parts.settings, found.log
-        map_bytes_max = settings["log.cleaner.dedupe.buffer.size"]
+        settings, share, log = self._parts.settings, self._parts.share, found.log
+        map_bytes_max = int(settings["log.cleaner.dedupe.buffer.size"] * share)
         return Order(
             path=log.directory.path,
             metadata=log.directory.read_all(PARTITION_METADATA) or b"",
-            bytes_per_second=settings["log.cleaner.io.max.bytes.per.second"],
+            bytes_per_second=settings["log.cleaner.io.max.bytes.per.second"] * share,
             job=job_for(found, map_bytes_max=map_bytes_max, now_ms=self._parts.wall_ms()),
         )
 
@@ -299,5 +307,12 @@ class CleanerThread:
 
 def purge_later(parts: CleanerParts, log: Log) -> None:
     """Remove the files just put aside when their time is up."""
+
+    def purge() -> None:
+        try:
+            log.purge(parts.wall_ms())
+        except OSError as error:
+            parts.on_disk_failed(error)
+
     delay_s = (log.settings.file_delete_delay_ms + 1) * _MILLISECOND
-    parts.loop.call_later(delay_s, lambda: log.purge(parts.wall_ms()))
+    parts.loop.call_later(delay_s, purge)

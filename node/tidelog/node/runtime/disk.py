@@ -8,7 +8,7 @@ import fcntl
 import os
 import resource
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.files import Bytes
@@ -27,6 +27,12 @@ def open_disk(path: str, *, open_files_max: int | None = None) -> "DiskDirectory
         # Half is for sockets, pipes and whatever else the process opens.
         open_files_max = max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
     return DiskDirectory(path, None, OpenFiles(open_files_max))
+
+
+def open_disks(paths: Iterable[str], open_files_max: int) -> "list[DiskDirectory]":
+    """As `open_disk`, several that share the bound."""
+    shared = OpenFiles(open_files_max)
+    return [DiskDirectory(path, None, shared) for path in paths]
 
 
 def sync_path(path: str) -> None:
@@ -305,6 +311,16 @@ class NamedFile:
 
     def sync(self) -> None:
         sync_path(f"{self._directory.path}/{self._name}")
+
+
+def probe(directory: str) -> None:
+    """OSError where nothing can be written there any more; in any thread, on a locked directory."""
+    fd = os.open(f"{directory}/{LOCK_NAME}", os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.pwrite(fd, b"\n", 0)
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
 
 
 class DirectoryLock:

@@ -5,18 +5,16 @@ One round at a time: the loop collects what is to be done, a thread does it, the
 
 import asyncio
 import contextlib
-import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidelog.kernel.files import Syncable
 from tidelog.kernel.ids import TopicPartition
+from tidelog.node.log.directories import FULL
 from tidelog.node.log.directory import Checkpoint, LogDirectory, Removal
 from tidelog.node.log.log import Log
 
 HighWatermarks = Mapping[TopicPartition, int]
-
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +49,7 @@ class Flusher:
         """Told once, and again after it went well in between."""
         self._full = False
         self._under_way = False
+        self._abandoned = False
         self._after: Callable[[], None] | None = None
         self._asked: list[Callable[[bool], None]] = []
         self._answering: list[Callable[[bool], None]] = []
@@ -58,15 +57,32 @@ class Flusher:
 
     def turn(self, high_watermarks: HighWatermarks | None) -> None:
         """Begin a round if there is anything to do; with high watermarks it writes checkpoints."""
-        if not self._under_way:
+        if not self._under_way and not self._abandoned:
             self._begin(self._collect(high_watermarks, everything=False))
 
     def checkpoint(self, done: Callable[[bool], None]) -> None:
         """Write the checkpoints without waiting for their turn; `done` gets whether they are in
         force: then no kill takes back what they say. A round under way has begun too early."""
+        if self._abandoned:
+            done(False)  # noqa: FBT003 -- they never will be
+            return
         self._asked.append(done)
         if not self._under_way:
             self._begin_asked()
+
+    def abandon(self) -> None:
+        """The directory is at its end: nothing is touched again, and nobody waits in vain."""
+        if not self._abandoned:
+            self._abandoned = True
+            self._end_all()
+
+    def _end_all(self) -> None:
+        waiting, self._answering, self._asked = [*self._answering, *self._asked], [], []
+        for done in waiting:
+            done(False)  # noqa: FBT003 -- as it was asked
+        after, self._after = self._after, None
+        if after is not None:
+            after()
 
     def close(
         self, high_watermarks: Callable[[], HighWatermarks], *, sync: bool, done: Callable[[], None]
@@ -74,13 +90,17 @@ class Flusher:
         """Once the round under way is over: flush all if asked, close every log, leave the mark."""
 
         def finish() -> None:
-            try:
-                self._logs.close_clean(high_watermarks(), synced=sync)
-            except OSError as error:
-                self._on_full(error)  # no mark: the next start reads everything
+            if not self._abandoned:
+                try:
+                    self._logs.close_clean(high_watermarks(), synced=sync)
+                except OSError as error:
+                    self._on_full(error)  # no mark: the next start reads everything
             done()
 
         def last_round() -> None:
+            if self._abandoned:
+                done()
+                return
             self._after = finish
             self._begin(self._collect(None, everything=sync))
 
@@ -119,15 +139,21 @@ class Flusher:
 
     def _performed(self, work: _Round, done: "asyncio.Future[OSError | None]") -> None:
         self._under_way = False
-        error = done.exception()
-        if isinstance(error, OSError):
-            self._on_failure(error)
+        if self._abandoned:
             return
-        if error is not None:
+        error = done.exception()
+        if error is not None and not isinstance(error, OSError):
             raise error
-        for log, upto, _ in work.flushes:
-            log.flushed(upto)
-        self._settle_checkpoint(work.checkpoint, done.result())
+        try:
+            if error is not None:
+                raise error
+            for log, upto, _ in work.flushes:
+                log.flushed(upto)
+            self._settle_checkpoint(work.checkpoint, done.result())
+        except OSError as failure:
+            self._on_failure(failure)
+            self.abandon()
+            return
         self._ended()
 
     def _settle_checkpoint(self, checkpoint: Checkpoint | None, full: OSError | None) -> None:
@@ -166,7 +192,7 @@ def _perform(work: _Round) -> OSError | None:
         try:
             work.checkpoint.write()
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 raise
             return error
     return None

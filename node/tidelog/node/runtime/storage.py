@@ -1,0 +1,275 @@
+"""The log directories of a broker, each with its lock and with who keeps it. A shell.
+
+Each has a flusher, a retention and a cleaner of its own, so that a slow or full disk holds up what
+lies on it and nothing else. The first failure that is not just a lack of room is a directory's end;
+the last directory's end is the broker's.
+"""
+
+import asyncio
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tidelog.kernel.ids import ZERO_UUID, TopicPartition, Uuid, uuid_text
+from tidelog.node.api.broker import Space, Volume
+from tidelog.node.log.directories import FULL, LogDirectories
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.ownership import Owner
+from tidelog.node.log.settings import LogSettings
+from tidelog.node.replica.replicas import Replicas
+from tidelog.node.runtime.cleaner_thread import CleanerParts, CleanerThread, Retention
+from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, probe
+from tidelog.node.runtime.flusher import Flusher, HighWatermarks
+from tidelog.node.runtime.process import EventLog
+
+_NO_FAULT_OF_THE_DISK: Final = FULL | {errno.EMFILE, errno.ENFILE}
+_PROBE_AGAIN_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StorageParts:
+    """What it needs of the broker."""
+
+    loop: asyncio.AbstractEventLoop
+    replicas: Replicas
+    settings: Mapping[str, Any]
+    """Live: a change counts from the next turn on."""
+    log: EventLog
+    wall_ms: Callable[[], int]
+    begins_later: Callable[[TopicPartition], None]
+    """Told of a partition whose oldest records went: who waits for them must look again."""
+    high_watermarks: Callable[[Iterable[TopicPartition]], HighWatermarks]
+    on_lost: Callable[[list[TopicPartition]], None]
+    """Told which replicas a directory took with it."""
+    on_last_failed: Callable[[OSError], None]
+
+
+class _Kept:
+    """One directory and its keepers. It is also what request handlers see of it."""
+
+    def __init__(self, logs: LogDirectory, flusher: Flusher, cleaner_parts: CleanerParts) -> None:
+        self.logs = logs
+        self.flusher = flusher
+        self.retention = Retention(cleaner_parts)
+        self.cleaner = CleanerThread(cleaner_parts)
+        self.path = os.path.abspath(logs.path)  # noqa: PTH100 -- a text for an answer
+        self.probe_at = 0.0
+        """Not before: one look at a time, and not many."""
+
+    def space(self) -> Space:
+        if self.logs.failure is not None:
+            raise self.logs.failure
+        volume = os.statvfs(self.path)
+        # Not all that is free may be used: some of it is kept for the machine's owner.
+        return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
+
+    def holds(self, key: TopicPartition) -> bool:
+        return key in self.logs
+
+    def close(self) -> None:
+        self.cleaner.close()
+        self.flusher.abandon()
+
+
+class Storage:
+    """Invariant: what one directory does or fails to do reaches the logs of no other."""
+
+    def __init__(self, parts: StorageParts, places: Iterable[DiskDirectory], owner: Owner) -> None:
+        self._parts = parts
+        self._locks: list[DirectoryLock] = []
+        self._places = {
+            LogDirectory(place, replace(owner, directory_id=new_uuid())): place for place in places
+        }
+        self.logs = LogDirectories([*self._places])
+        self._kept: dict[LogDirectory, _Kept] = {}
+
+    def open(self, defaults: LogSettings) -> None:
+        """CannotStartError, or OSError, where no directory can be used or one must not be."""
+        for one, place in self._places.items():
+            self._lock(one, place)
+        # The topics' own settings come with the metadata; recovery needs none of them.
+        self.logs.open(lambda _topic: defaults, time.time_ns() // 1_000_000)
+        for one in self.logs.all:
+            self._kept[one] = self._keep(one)
+            if one.failure is not None:
+                self._tell(one)
+
+    def _lock(self, directory: LogDirectory, place: DiskDirectory) -> None:
+        try:
+            self._locks.append(DirectoryLock(place))
+        except OSError as failure:
+            directory.fail(failure)
+
+    def _keep(self, logs: LogDirectory) -> _Kept:
+        parts = self._parts
+
+        def failed(failure: OSError) -> None:
+            self._failed(logs, failure)
+
+        flusher = Flusher(parts.loop, logs, failed, lambda error: self._full(logs, error))
+        cleaner_parts = CleanerParts(
+            loop=parts.loop,
+            logs=logs,
+            share=1 / len(self.logs.all),
+            replicas=parts.replicas,
+            settings=parts.settings,
+            flusher=flusher,
+            wall_ms=parts.wall_ms,
+            log=parts.log,
+            on_disk_failed=failed,
+            begins_later=parts.begins_later,
+        )
+        return _Kept(logs, flusher, cleaner_parts)
+
+    def _working(self) -> list[_Kept]:
+        return [self._kept[one] for one in self.logs.working]
+
+    # -- now and then
+
+    def turn(self, *, checkpoint: bool) -> None:
+        """Begin a round of each flusher that has something to do."""
+        for kept in self._working():
+            waters = None
+            if checkpoint:
+                waters = self._parts.high_watermarks(kept.logs.unsettled())
+            kept.flusher.turn(waters)
+
+    def keep_small(self, *, compact: bool) -> None:
+        """Retention, and compaction where asked."""
+        now_ms = self._parts.wall_ms()
+        for kept in self._working():
+            try:
+                kept.retention.turn(now_ms)
+                if compact:
+                    kept.cleaner.turn(now_ms)
+            except OSError as error:
+                self._refused(kept.logs, error)
+
+    def keep_house(self) -> None:
+        """Roll segments that are too old though nothing is written, remove files let go of."""
+        now_ms = self._parts.wall_ms()
+        for kept in self._working():
+            try:
+                for log in kept.logs:
+                    log.maybe_roll(now_ms)
+                kept.logs.purge(now_ms)
+            except OSError as error:
+                self._refused(kept.logs, error)
+
+    # -- what handlers ask
+
+    def volumes(self) -> list[Volume]:
+        return list(self._kept.values())
+
+    def keep_starts(self, done: Callable[[bool], None]) -> None:
+        """`done` gets whether the starts of all logs that work are on disk."""
+        working = self._working()
+        answers: list[bool] = []
+
+        def one_kept(is_kept: bool) -> None:  # noqa: FBT001 -- the flusher calls it
+            answers.append(is_kept)
+            if len(answers) == len(working):
+                done(all(answers))
+
+        for kept in working:
+            kept.flusher.checkpoint(one_kept)
+
+    # -- failures
+
+    def doubt(self, key: TopicPartition, failure: Exception) -> None:
+        """A log could not be read or written: perhaps nothing there can."""
+        directory = self.logs.directory_of(key)
+        if directory is not None and isinstance(failure, OSError):
+            self._doubt_all_of(directory, failure)
+
+    def _doubt_all_of(self, directory: LogDirectory, failure: OSError) -> None:
+        kept, now = self._kept[directory], self._parts.loop.time()
+        if directory.failure is not None or failure.errno in _NO_FAULT_OF_THE_DISK:
+            return
+        if now < kept.probe_at:
+            return
+        kept.probe_at = now + _PROBE_AGAIN_S
+        looking = self._parts.loop.run_in_executor(None, probe, directory.path)
+        looking.add_done_callback(lambda done: self._probed(directory, done))
+
+    def _probed(self, directory: LogDirectory, done: "asyncio.Future[None]") -> None:
+        error = done.exception()
+        if isinstance(error, OSError):
+            if error.errno not in _NO_FAULT_OF_THE_DISK:
+                self._failed(directory, error)
+        elif error is not None:
+            raise error
+
+    def _failed(self, directory: LogDirectory, failure: OSError) -> None:
+        self.logs.fail(directory, failure)
+        self.look()
+
+    def look(self) -> None:
+        """See to the directories that failed since the last look."""
+        while failed := self.logs.take_failed():
+            for directory in failed:
+                self._tell(directory)
+                self._kept[directory].close()
+                if not self.logs.working:
+                    assert directory.failure is not None
+                    self._parts.on_last_failed(directory.failure)
+                self._parts.on_lost(directory.keys())
+            self.logs.write_marks()
+
+    def _tell(self, directory: LogDirectory) -> None:
+        self._parts.log.error(
+            "log_directory_failed",
+            path=directory.path,
+            reason=str(directory.failure),
+            advice="mend or replace its disk, then start the broker again",
+        )
+
+    def _refused(self, directory: LogDirectory, error: OSError) -> None:
+        self._full(directory, error)
+        self._doubt_all_of(directory, error)
+
+    def _full(self, directory: LogDirectory, error: OSError) -> None:
+        """Nothing is lost: reads go on, produces are refused, and what failed is tried again."""
+        self._parts.log.warning(
+            "disk_full", path=directory.path, reason=str(error), advice="free some space"
+        )
+
+    # -- the end
+
+    def stop_cleaning(self) -> None:
+        for kept in self._working():
+            kept.cleaner.close()
+
+    def close(self, *, sync: bool, done: Callable[[], None]) -> None:
+        """Once every round under way is over: flush all if asked, close every log, leave marks."""
+        waiting = set(self._working())
+        if not waiting:
+            done()
+        for kept in tuple(waiting):
+            self._close_one(kept, waiting, sync=sync, done=done)
+
+    def _close_one(
+        self, kept: _Kept, waiting: set[_Kept], *, sync: bool, done: Callable[[], None]
+    ) -> None:
+        def high_watermarks() -> HighWatermarks:
+            return self._parts.high_watermarks(kept.logs.unsettled())
+
+        def closed() -> None:
+            waiting.discard(kept)
+            if not waiting:
+                done()
+
+        kept.flusher.close(high_watermarks, sync=sync, done=closed)
+
+
+def new_uuid() -> Uuid:
+    """A random id whose text no command line takes for a flag."""
+    while True:
+        made = Uuid(os.urandom(16))
+        if made != ZERO_UUID and not uuid_text(made).startswith("-"):
+            return made
