@@ -1,4 +1,8 @@
-"""Three brokers under faults that are drawn: nothing acknowledged is lost, replicas are equal."""
+"""Three brokers under faults that are drawn: nothing acknowledged is lost, replicas are equal.
+
+The same faults are drawn for a minute in every run, among what operators do: in
+`operations_soak_test.py`.
+"""
 
 import random
 import sys
@@ -11,12 +15,13 @@ from harness.cluster import Cluster
 
 TOPIC = "tides"
 PARTITIONS = 4
-SECONDS = 60.0
-NIGHTLY_SECONDS = 1_800.0
+SECONDS = 1_800.0
 
 
 @pytest.mark.slow
 def test_no_draw_of_faults_loses_what_was_acknowledged(tmp_path: Path, *, nightly: bool) -> None:
+    if not nightly:
+        pytest.skip("takes half an hour")
     seed = random.SystemRandom().randrange(1 << 32)
     sys.stdout.write(f"seed {seed}\n")
     with Cluster(tmp_path, brokers=3) as cluster:
@@ -25,9 +30,9 @@ def test_no_draw_of_faults_loses_what_was_acknowledged(tmp_path: Path, *, nightl
         loads = [Load(cluster.bootstrap, TOPIC, PARTITIONS, f"load-{n}") for n in range(2)]
         for load in loads:
             load.start()
-        faults = Faults(cluster, seed)
+        faults = Faults(cluster, random.Random(seed))
         try:
-            faults.run(NIGHTLY_SECONDS if nightly else SECONDS)
+            faults.run(SECONDS)
         finally:
             faults.close()
             for load in loads:

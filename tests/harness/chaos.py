@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -102,15 +102,24 @@ class Load:
         self.acked[value] = (partition, offset)
 
 
+def drawn(rng: Random, kinds: Iterable[str], seconds: float) -> Iterator[str]:
+    """Every kind once, then by draw until the time is over."""
+    deadline = time.monotonic() + seconds
+    kinds = list(kinds)
+    yield from rng.sample(kinds, len(kinds))
+    while time.monotonic() < deadline:
+        yield rng.choice(kinds)
+
+
 class Faults:
     """One after the other, each undone before the next: two of three brokers are always well."""
 
-    def __init__(self, cluster: Cluster, seed: int) -> None:
+    def __init__(self, cluster: Cluster, rng: Random) -> None:
         self.done = Counter[str]()
         self._cluster = cluster
-        self._rng = Random(seed)
+        self._rng = rng
         self._board = Board.open(board_name(cluster.runs[-1].run_id))
-        self._kinds: Mapping[str, Callable[[int], None]] = {
+        self.kinds: Mapping[str, Callable[[int], None]] = {
             "kill": self._kill,
             "kill slow leader": self._kill_slow_leader,
             "pause": self._pause,
@@ -123,12 +132,8 @@ class Faults:
 
     def run(self, seconds: float) -> None:
         """Every kind at least once, then by draw until the time is over."""
-        deadline = time.monotonic() + seconds
-        first = list(self._kinds)
-        self._rng.shuffle(first)
-        while first or time.monotonic() < deadline:
-            kind = first.pop() if first else self._rng.choice(list(self._kinds))
-            self._kinds[kind](self._rng.randrange(BROKERS))
+        for kind in drawn(self._rng, self.kinds, seconds):
+            self.kinds[kind](self._rng.randrange(BROKERS))
             self.done[kind] += 1
             self._last(0.2, 1.0)
 
@@ -143,7 +148,7 @@ class Faults:
     def _kill(self, broker: int) -> None:
         os.kill(self._cluster.broker_pid(broker), signal.SIGKILL)
         self._last(0.1, 2.0)
-        self._start(broker)
+        self.start_dead(broker)
 
     def _kill_slow_leader(self, broker: int) -> None:
         """It takes what did not reach the others in time along: nothing of that may be acked."""
@@ -154,14 +159,16 @@ class Faults:
         os.kill(self._cluster.broker_pid(broker), signal.SIGKILL)
         self._heal()
         self._last(0.1, 1.0)
-        self._start(broker)
+        self.start_dead(broker)
 
     def _stop(self, broker: int) -> None:
         self._cluster.done("broker", "stop", str(broker))
         self._last(0.1, 1.0)
-        self._start(broker)
+        self.start_dead(broker)
 
-    def _start(self, broker: int) -> None:
+    def start_dead(self, broker: int) -> None:
+        """As soon as its death is known."""
+
         def is_down() -> bool:
             return self._cluster.process("broker", broker)["pid"] is None
 
@@ -175,7 +182,7 @@ class Faults:
         os.kill(pid, signal.SIGCONT)
 
     def _kill_coordinator(self, _broker: int) -> None:
-        os.kill(self._cluster.process("coordinator")["pid"], signal.SIGKILL)
+        os.kill(controller_pid(self._cluster), signal.SIGKILL)
 
     def _cut(self, broker: int) -> None:
         self._fault_of(broker, (broker + 1) % BROKERS, Links.CUT)
@@ -204,6 +211,19 @@ class Faults:
                 self._fault_of(sender, to, 0)
 
 
+def controller_pid(cluster: Cluster) -> int:
+    """Of whoever leads the metadata now, or soon."""
+    found: list[int] = []
+
+    def leads() -> bool:
+        pid = cluster.status()["controller"]["pid"]
+        found.extend([] if pid is None else [pid])
+        return bool(found)
+
+    until(leads, "a coordinator leads")
+    return found[0]
+
+
 def log_bytes(cluster: Cluster, broker: int, topic: str, partition: int) -> bytes:
     """All batches of a replica, as they lie in its files."""
     folder = Path(cluster.data) / f"broker-{broker}" / "log0" / f"{topic}-{partition}"
@@ -213,18 +233,18 @@ def log_bytes(cluster: Cluster, broker: int, topic: str, partition: int) -> byte
 def wrong_in_the_end(cluster: Cluster, topic: str, partitions: int, loads: list[Load]) -> list[str]:
     """What was acknowledged and is not everywhere, what is there twice, where bytes differ."""
     wrong = [failure for load in loads for failure in load.failed]
-    acked = _acked(partitions, loads)
+    acked = acked_in(partitions, loads)
     for partition in range(partitions):
         logs = [log_bytes(cluster, broker, topic, partition) for broker in range(BROKERS)]
         common = min(map(len, logs))
         if any(log[:common] != logs[0][:common] for log in logs):
             wrong.append(f"partition {partition}: the replicas' bytes differ")
         for broker, log in enumerate(logs):
-            wrong += _wrong_on(f"partition {partition}, broker {broker}", log, acked[partition])
+            wrong += wrong_on(f"partition {partition}, broker {broker}", log, acked[partition])
     return wrong
 
 
-def _acked(partitions: int, loads: list[Load]) -> list[dict[bytes, int]]:
+def acked_in(partitions: int, loads: list[Load]) -> list[dict[bytes, int]]:
     """For each partition the values that were acknowledged, and where they must be."""
     acked: list[dict[bytes, int]] = [{} for _ in range(partitions)]
     for load in loads:
@@ -233,7 +253,7 @@ def _acked(partitions: int, loads: list[Load]) -> list[dict[bytes, int]]:
     return acked
 
 
-def _wrong_on(place: str, log: bytes, acked: Mapping[bytes, int]) -> list[str]:
+def wrong_on(place: str, log: bytes, acked: Mapping[bytes, int]) -> list[str]:
     offsets = _offsets_in(log)
     lost = [value for value, offset in acked.items() if offset not in offsets.get(value, ())]
     twice = [value for value, found in offsets.items() if len(found) > 1]

@@ -36,6 +36,7 @@ REAL_PROCESSES = (
     "tests/harness/clients/steady_python",
     "tests/harness/chaos",
     "tests/harness/load",
+    "tests/harness/soak",
     "tests/harness/stand_ins",
 )
 """Where tests wait for processes, or are processes themselves: only there may anything sleep."""
