@@ -49,11 +49,14 @@ TEXTS = [
 
 OTHER_DEFAULTS = {
     "default.replication.factor": "as many as there are brokers, up to three",
+    "group.initial.rebalance.delay.ms": "nobody waits for 3 s on one machine",
+    "group.max.size": "bounded memory",
     "log.dir": "each broker has a directory of its own",
     "max.connections": "bounded memory",
     "replica.lag.time.max.ms": "all brokers are on one machine",
 }
 OURS_ONLY = {
+    "group.member.disconnect.ms": "for tests on one machine",
     "log.initial.task.delay.ms": "Kafka has it, but tells nobody",
     # What Kafka knows as settings that are only ever changed at run time.
     "follower.replication.throttled.rate": "",
@@ -64,6 +67,9 @@ REFUSED_HERE = {
     "connections.max.idle.ms": "a time must be some time",
     "default.replication.factor": "there are only so many brokers",
     "early.start.listeners": "who wants it unset leaves it out",
+    "group.initial.rebalance.delay.ms": "no time is the shortest",
+    "group.max.session.timeout.ms": "a time must be some time",
+    "group.min.session.timeout.ms": "a time must be some time",
     "log.cleaner.dedupe.buffer.size": "Kafka refuses such a buffer at its start",
     "log.cleaner.io.max.bytes.per.second": "nothing would ever be compacted",
     "log.flush.interval.ms": "a time must be some time",
@@ -76,6 +82,9 @@ REFUSED_HERE = {
     "log.roll.ms": "Kafka refuses it at its start",
     "max.connections": "nobody could connect",
     "num.partitions": "there is a limit of partitions",
+    "offset.metadata.max.bytes": "no text is the shortest",
+    "offsets.topic.num.partitions": "there is a limit of partitions",
+    "offsets.topic.replication.factor": "there are only so many brokers",
     "replica.lag.time.max.ms": "a time must be some time",
     "replica.selector.class": "there are no Java classes to be found here",
     "retention.bytes": "-1 says: without end",

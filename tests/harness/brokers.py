@@ -237,6 +237,7 @@ class HandlerBench:
         self.hosting.follow(self.now, changes)
         self.hosting.configured(self.now, self.image, changes)
         self.replication.image_changed(self.now, self.image)
+        self.broker.groups.image_changed(self.now, changes)
         self.broker.brokers_changed(self.now, changes.brokers)
 
     def topic(self, name: str, partitions: int = 1, **configs: str) -> Uuid:

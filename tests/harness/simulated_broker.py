@@ -7,6 +7,7 @@ from typing import Protocol
 from harness.controllers import CLUSTER
 from harness.log_batches import NOW_MS
 from harness.memory_disk import MemoryDisk, MemoryVolume
+from harness.simulated_alarm import SimulatedAlarm
 from harness.simulated_rings import MemoryRings, Shelf
 from harness.simulated_storage import SimulatedStorage
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, TopicPartition
@@ -92,14 +93,13 @@ class Life:
         """Connections, and what to call when one ends."""
         self.troubles: list[tuple[TopicPartition, str]] = []
         self._ticks = 0
-        self._alarm_at: Instant | None = None
         self._due_at: Instant | None = None
         self._link_at: Instant | None = None
         self._calls: dict[int, Callable[[link.Result], None]] = {}
         self._last_call = 0
         self._swept = False
         self.standing = Standing(fences, me, self._on_lost)
-        self.waiting = Waiting(lambda _: self._set_alarm())
+        self.waiting = Waiting(SimulatedAlarm(self._at, self._on_alarm).set)
         self.replicas = Replicas()
         self.configs = BrokerSettings(me, settings or {})
         self.storage = SimulatedStorage(
@@ -123,7 +123,9 @@ class Life:
         )
         stopped = stop_kind(self.logs)
         self.link = Link(Me(CLUSTER, me, incarnation, "127.0.0.1", 9092 + me, stopped=stopped))
-        self.dispatcher = Dispatcher(self._make_broker(), routes())
+        self.broker = self._make_broker()
+        self.broker.groups.alarm = SimulatedAlarm(self._at, self.broker.groups.ring).set
+        self.dispatcher = Dispatcher(self.broker, routes())
 
     def _make_machine(self, shelf: Shelf) -> Replication:
         return Replication(
@@ -271,17 +273,13 @@ class Life:
         if deadline is not None and deadline <= self.world.now:
             self.link_step(link.Tick())
 
-    def _set_alarm(self) -> None:
-        wanted = self.waiting.deadline()
-        if wanted is not None and (self._alarm_at is None or wanted < self._alarm_at):
-            self._alarm_at = wanted
-            self.world.later(self, wanted, self._on_alarm)
-
-    def _on_alarm(self) -> None:
-        self._alarm_at = None
+    def _on_alarm(self, now: Instant) -> Instant | None:
         self.standing.is_lost()
-        self.waiting.expire(self.world.now)
-        self._set_alarm()
+        self.waiting.expire(now)
+        return self.waiting.deadline()
+
+    def _at(self, when: Instant, action: Callable[[Instant], None]) -> None:
+        self.world.later(self, when, lambda: action(self.world.now))
 
     # -- the coordinator
 
@@ -378,6 +376,7 @@ class Life:
         self.hosting.configured(now, image, changes)
         self.machine.image_changed(now, image)
         self._tend()
+        self.broker.groups.image_changed(now, changes)
 
     def _tend(self) -> None:
         told = self.hosting.tend(self.world.now, self.link.image)
@@ -396,5 +395,6 @@ class Life:
     def _on_lost(self, epoch: Offset) -> None:
         del epoch
         self.machine.fenced(self.world.now)
+        self.broker.groups.image_changed(self.world.now)
         self.serving = False
         self.end_connections()

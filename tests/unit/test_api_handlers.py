@@ -335,14 +335,11 @@ def test_every_asker_gets_a_producer_id_of_its_own(bench: HandlerBench) -> None:
     assert len(set(ids)) == 25
 
 
-def test_transactional_ids_and_groups_have_no_coordinator_yet(bench: HandlerBench) -> None:
+def test_transactional_ids_have_no_coordinator_yet(bench: HandlerBench) -> None:
     request = k22_init_producer_id.InitProducerIdRequest(transactional_id="x")
     answer = bench.ask(k22_init_producer_id.API, 4, request)
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    old = k10_find_coordinator.FindCoordinatorRequest(key="g")
-    answer = bench.ask(k10_find_coordinator.API, 2, old)
-    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    new = k10_find_coordinator.FindCoordinatorRequest(coordinator_keys=["g", "h", "g"])
+    new = k10_find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["g", "h", "g"])
     answer = bench.ask(k10_find_coordinator.API, 4, new)
     assert [(row.key, row.error_code) for row in answer.coordinators] == [("g", 15), ("h", 15)]
 
@@ -359,6 +356,8 @@ def test_api_versions_tells_exactly_the_routes(bench: HandlerBench, version: int
         1: (4, 17),
         2: (1, 10),
         3: (0, 13),
+        8: (2, 9),
+        9: (1, 9),
         10: (0, 6),
         18: (0, 4),
         19: (2, 7),

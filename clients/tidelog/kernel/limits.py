@@ -44,6 +44,11 @@ CONFIG_CHANGES_PER_DECISION_MAX = 10_000
 RESOURCES_WITH_SETTINGS_MAX = 10_000
 """Groups, and subscriptions to clients' metrics: of each kind."""
 
+# groups
+GROUP_MEMBERS_MAX = 1_000
+GROUP_BYTES_MAX = 8 * MIB
+"""What the members of one group say of themselves and are assigned, together."""
+
 # metadata
 METADATA_SNAPSHOT_RECORDS = 20_000
 METADATA_SNAPSHOTS_KEPT = 2

@@ -41,8 +41,9 @@ _REASONS: Final = (
     ("group.share.", "There are no share groups."),
     ("share.coordinator.", "There are no share groups."),
     ("group.streams.", "There are no streams groups."),
-    ("group.", "There are no consumer groups yet."),
-    ("offsets.", "There are no consumer groups yet."),
+    ("group.consumer.", "Groups of the consumer protocol come later."),
+    ("group.coordinator.", "One event loop serves each broker."),
+    ("offsets.", "Offsets are loaded as they lie, and written as they are."),
     ("transaction.", "There are no transactions yet."),
     ("replica.", "There is one replica of each partition yet."),
     ("num.replica.", "There is one replica of each partition yet."),
@@ -119,10 +120,6 @@ group.coordinator.background.threads int 2 1..
 group.coordinator.cached.buffer.max.bytes int 1048588 524288..
 group.coordinator.rebalance.protocols list classic,consumer,streams !classic|consumer|share|streams
 group.coordinator.threads int 4 1..
-group.initial.rebalance.delay.ms int 3000
-group.max.session.timeout.ms int 1800000
-group.max.size int 2147483647 1..
-group.min.session.timeout.ms int 6000
 group.share.assignment.interval.ms int 1000 0..
 group.share.assignors list simple !
 group.share.delivery.count.limit int 5 2..10
@@ -191,15 +188,8 @@ num.network.threads int 3 1..
 num.recovery.threads.per.data.dir int 2 1..
 num.replica.alter.log.dirs.threads int -
 num.replica.fetchers int 1 1..
-offset.metadata.max.bytes int 4096
-offsets.commit.timeout.ms int 5000 1..
 offsets.load.buffer.size int 5242880 1..
-offsets.retention.check.interval.ms long 600000 1..
-offsets.retention.minutes int 10080 1..
 offsets.topic.compression.codec int 0
-offsets.topic.num.partitions int 50 1..
-offsets.topic.replication.factor short 3 1..
-offsets.topic.segment.bytes int 104857600 1..
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 process.roles list - !broker|controller
 producer.purgatory.purge.interval.requests int 1000

@@ -19,9 +19,10 @@ from tidelog.kernel.config import (
     text,
     words_of,
 )
+from tidelog.node.group_settings import GROUP_ROWS
+from tidelog.node.setting_rows import INT_MAX, LONG_MAX
+from tidelog.node.setting_rows import whole as _whole
 
-LONG_MAX: Final = 2**63 - 1
-INT_MAX: Final = 2**31 - 1
 CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 NOT_YET: Final = "Known and checked; nothing acts on it yet."
 LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
@@ -35,14 +36,6 @@ NO_EFFECT: Final = "Known and checked for Kafka's sake; it has no effect here."
 
 def _flag(name: str, default: str, doc: str, *, effect: bool = True) -> Setting:
     return Setting(name, boolean, default, "must be true or false", doc, "boolean", effect)
-
-
-def _whole(
-    name: str, default: int, low: int, high: int, doc: str, *, effect: bool = True
-) -> Setting:
-    kind = "int" if high <= INT_MAX else "long"
-    rule = f"must be a whole number from {low} to {high}"
-    return Setting(name, integer(low, high), str(default), rule, doc, kind, effect)
 
 
 def _choice(name: str, default: str, words: tuple[str, ...], doc: str) -> Setting:
@@ -355,6 +348,7 @@ def _stand_in(row: Setting, synonym: Synonym, doc: str, *, unset: bool) -> Setti
 BROKER: Final = Table(
     [
         *(row for name in SYNONYMS for row in _stand_ins(name)),
+        *GROUP_ROWS,
         _flag(
             "auto.create.topics.enable",
             "true",

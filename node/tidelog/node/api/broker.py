@@ -11,6 +11,7 @@ from tidelog.node.api.listed_brokers import ListedBrokers
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.api.topic_blocks import TopicBlocks
 from tidelog.node.broker_settings import BrokerSettings
+from tidelog.node.groups.hosts import Groups, Surroundings
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.replication import Replication
@@ -115,6 +116,20 @@ class Broker:
     listed: ListedBrokers = field(default_factory=ListedBrokers)
     someone_left: Callable[[], bool] = lambda: False
     """Whether a broker is known to be gone that the image still counts on."""
+
+    groups: Groups = field(init=False)
+
+    def __post_init__(self) -> None:
+        around = Surroundings(
+            image=self.image,
+            replicas=self.replicas,
+            replication=self.replication,
+            waiting=self.waiting,
+            settings=self.settings,
+            wall_ms=self.wall_ms,
+            on_storage_failure=self.on_storage_failure,
+        )
+        self.groups = Groups(around)
 
     def brokers_changed(self, now: Instant, changed: Iterable[BrokerId]) -> None:
         """The image says something new of these brokers."""

@@ -1,13 +1,17 @@
 """FindCoordinator (key 10), versions 0-6. v1 key type, v3 flexible, v4 many keys at once.
 
-Not done: groups and transactions themselves, so every key's coordinator is not available.
+Not done: transactions, so a transactional id's coordinator is not available.
 """
 
 from typing import Final
 
+from tidelog.kernel.ids import NO_LEADER
+from tidelog.node.api import offsets_topic
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
-from tidelog.wire.errors import ErrorCode
+from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
+from tidelog.node.metadata.image import BrokerView, MetadataImage
+from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k10_find_coordinator import (
     API,
     Coordinator,
@@ -16,30 +20,70 @@ from tidelog.wire.messages.k10_find_coordinator import (
 )
 
 _BATCHED_VERSION: Final = 4
-_KEY_TYPES: Final = frozenset({0, 1})
-_REASON: Final = "this cluster has no group and no transaction coordinator yet"
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
 
 
-def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    reason = _REASON
-    if request.key_type not in _KEY_TYPES:
-        code = ErrorCode.INVALID_REQUEST
-        reason = f"key type {request.key_type} is unknown"
+def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | None:
+    image = call.broker.image
+    if request.key_type != _GROUP or OFFSETS_TOPIC in image.names:
+        return _answer(call, request)
+    offsets_topic.create(call, lambda: call.answer(_answer(call, request)))
+    return None
+
+
+def _answer(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if call.version < _BATCHED_VERSION:
+        row = _row(call.broker.image, request.key_type, request.key)
         return FindCoordinatorResponse(
-            error_code=code, error_message=reason, node_id=-1, host="", port=-1
+            error_code=row.error_code,
+            error_message=row.error_message,
+            node_id=row.node_id,
+            host=row.host,
+            port=row.port,
         )
+    keys = dict.fromkeys(request.coordinator_keys)
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(
-                key=key, node_id=-1, host="", port=-1, error_code=code, error_message=reason
-            )
-            for key in dict.fromkeys(request.coordinator_keys)
-        ]
+        coordinators=[_row(call.broker.image, request.key_type, key) for key in keys]
     )
 
 
+def _row(image: MetadataImage, key_type: int, key: str) -> Coordinator:
+    try:
+        at = _coordinator(image, key_type, key)
+    except Rejected as refused:
+        return Coordinator(
+            key=key,
+            node_id=-1,
+            host="",
+            port=-1,
+            error_code=refused.code,
+            error_message=refused.detail or None,
+        )
+    return Coordinator(
+        key=key, node_id=at.id, host=at.host, port=at.port, error_code=0, error_message=None
+    )
+
+
+def _coordinator(image: MetadataImage, key_type: int, key: str) -> BrokerView:
+    if key_type == _TRANSACTION:
+        raise Rejected(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "this cluster has no transaction coordinator yet",
+        )
+    if key_type != _GROUP:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"key type {key_type} is unknown")
+    topic = image.names.get(OFFSETS_TOPIC)
+    if topic is None:
+        raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is being made")
+    leader = topic.partitions[partition_of(key, len(topic.partitions))].leader
+    if leader == NO_LEADER or not image.is_alive(leader):
+        raise Rejected(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads the group's {OFFSETS_TOPIC} now"
+        )
+    return image.brokers[leader]
+
+
 ROUTE = Route(
-    API, range(7), find_coordinator, "COORDINATOR_NOT_AVAILABLE until groups and transactions come"
+    API, range(7), find_coordinator, "groups; COORDINATOR_NOT_AVAILABLE for transactional ids"
 )

@@ -138,6 +138,8 @@ class BrokerProcess:
             on_storage_failure=self._on_storage_failure,
             someone_left=self._neighbours.someone_left,
         )
+        self._group_alarm = Alarm(loop, self._on_group_alarm)
+        self._broker.groups.alarm = self._group_alarm.set
         self._listener = self._make_listener(settings)
         self._listener.listen(launch.host, launch.port)
         self._tick()
@@ -241,6 +243,7 @@ class BrokerProcess:
         self._replicator.image_changed(image)
         self._neighbours.follow(image, changes.brokers)
         self._tend(now)
+        self._broker.groups.image_changed(now, changes)
         self._broker.brokers_changed(now, changes.brokers)
         self._led = self._replicas.leading()
         self._publish(now)
@@ -308,6 +311,7 @@ class BrokerProcess:
         """The cluster has given this life up: nobody gets an answer of it any more. The link
         hears of it too, and asks to be taken back."""
         self._replicator.fenced()
+        self._broker.groups.image_changed(Instant(time.monotonic_ns()))
         self._led = self._replicas.leading()
         self._listener.suspend()
         if self._stopping:
@@ -393,6 +397,10 @@ class BrokerProcess:
         self._waiting.expire(now)
         return self._waiting.deadline()
 
+    def _on_group_alarm(self, now: Instant) -> Instant | None:
+        self._standing.is_lost()
+        return self._broker.groups.ring(now)
+
     def _on_refused(self, address: str, reason: str) -> None:
         if self._refusals.may_say(_now_ms()):
             self._log.info("connection_refused", client=address, reason=reason)
@@ -460,6 +468,7 @@ class BrokerProcess:
         self._link.close()
         self._neighbours.close()
         self._alarm.cancel()
+        self._group_alarm.cancel()
         self._loop.stop()
 
 

@@ -42,6 +42,12 @@ class AppendFailed(Struct, frozen=True):
     reason: str = ""
 
 
+class GiveUpHeld(Struct, frozen=True):
+    """Whoever waits for a commit has waited long enough. What was decided may still come true."""
+
+    code: ErrorCode
+
+
 class Tick(Struct, frozen=True):
     """The deadline came."""
 
@@ -71,7 +77,7 @@ class Resign(Struct, frozen=True):
     reason: str = ""
 
 
-Event = Requested[RequestT] | LogAppended | LogCommitted | AppendFailed | Tick
+Event = Requested[RequestT] | LogAppended | LogCommitted | AppendFailed | GiveUpHeld | Tick
 Effect = AppendRecords[RecordT] | Reply[ReplyT] | Resign
 
 
@@ -116,6 +122,8 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
                 return self._decide(lambda: self._shard.expire(now))
             case AppendFailed(reason):
                 return self._resign(reason)
+            case GiveUpHeld(code):
+                return self._give_up(code)
             case _:
                 assert_never(event)
 
@@ -168,6 +176,12 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
             del self._waiting[asked]
             replies.append(Reply(asked, reply))
         return replies
+
+    def _give_up(self, code: ErrorCode) -> list[Effect[RecordT, ReplyT]]:
+        held, self._held = self._held, deque()
+        for _, asked, _ in held:
+            del self._waiting[asked]
+        return [Reply(asked, Refusal(code)) for _, asked, _ in held]
 
     def _resign(self, reason: str) -> list[Effect[RecordT, ReplyT]]:
         self._resigned = True

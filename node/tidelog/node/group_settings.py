@@ -1,0 +1,97 @@
+"""The broker's settings for consumer groups and what they commit."""
+
+from typing import Final
+
+from tidelog.kernel import limits
+from tidelog.kernel.config import Setting, integer
+from tidelog.node.setting_rows import INT_MAX, LONG_MAX, whole
+
+GROUP_ROWS: Final[tuple[Setting, ...]] = (
+    whole(
+        "group.initial.rebalance.delay.ms",
+        50,
+        0,
+        INT_MAX,
+        "How long the first member of an empty group waits for others, so that members that are "
+        "started together make one generation. Kafka waits 3 s.",
+    ),
+    whole(
+        "group.max.session.timeout.ms",
+        1_800_000,
+        1,
+        INT_MAX,
+        "The longest session time-out that a member may ask for.",
+    ),
+    whole(
+        "group.max.size",
+        limits.GROUP_MEMBERS_MAX,
+        1,
+        INT_MAX,
+        "Members of one group; one more is turned away.",
+    ),
+    whole(
+        "group.member.disconnect.ms",
+        0,
+        0,
+        INT_MAX,
+        "A member whose connection ended, and that did not come back for so long, has left its "
+        "group; 0: only its session time-out tells, as with Kafka. For tests on one machine.",
+    ),
+    whole(
+        "group.min.session.timeout.ms",
+        6_000,
+        1,
+        INT_MAX,
+        "The shortest session time-out that a member may ask for.",
+    ),
+    whole(
+        "offset.metadata.max.bytes",
+        4_096,
+        0,
+        INT_MAX,
+        "The longest text that a client may keep with an offset.",
+    ),
+    whole(
+        "offsets.commit.timeout.ms",
+        5_000,
+        1,
+        INT_MAX,
+        "How long a group's answer waits for the replicas of what it says.",
+    ),
+    whole(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        1,
+        LONG_MAX,
+        "How often committed offsets are looked at for what nobody reads any more.",
+    ),
+    whole(
+        "offsets.retention.minutes",
+        10_080,
+        1,
+        INT_MAX,
+        "How long offsets are kept once their group is empty.",
+    ),
+    whole(
+        "offsets.topic.num.partitions",
+        50,
+        1,
+        limits.PARTITIONS_PER_TOPIC_MAX,
+        "Partitions of __consumer_offsets when it is made; later the topic itself says it.",
+    ),
+    Setting(
+        "offsets.topic.replication.factor",
+        integer(1, limits.BROKERS_MAX),
+        "3",
+        f"must be a whole number from 1 to {limits.BROKERS_MAX}",
+        "Replicas of __consumer_offsets. Unless it is set, never more than there are brokers.",
+        "short",
+    ),
+    whole(
+        "offsets.topic.segment.bytes",
+        100 * limits.MIB,
+        1,
+        INT_MAX,
+        "Segment size of __consumer_offsets: small enough to be compacted soon.",
+    ),
+)

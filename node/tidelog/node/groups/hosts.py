@@ -1,0 +1,318 @@
+"""The group coordinators of one broker: one for each partition of `__consumer_offsets` it leads.
+
+It gives each its log: loads it when the leadership begins, appends what it decides as a leader
+does, lets its answers go when the high watermark has passed, and ends it when another broker leads.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.ids import Offset, Partition, RequestId, TopicPartition
+from tidelog.kernel.instant import Instant, ms
+from tidelog.node.groups import codec
+from tidelog.node.groups.codec import StoredRecord
+from tidelog.node.groups.loading import Loading
+from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
+from tidelog.node.groups.requests import READ_ONLY, TopicDeleted
+from tidelog.node.groups.shard import GroupShard
+from tidelog.node.metadata.image import Changes, MetadataImage
+from tidelog.node.replica.leader import Leader
+from tidelog.node.replica.replicas import Replica, Replicas
+from tidelog.node.replica.replication import Replication
+from tidelog.node.replica.waiting import Waiter, Waiting
+from tidelog.node.runtime.shard_host import (
+    AppendFailed,
+    AppendRecords,
+    Event,
+    GiveUpHeld,
+    LogAppended,
+    LogCommitted,
+    Refusal,
+    Reply,
+    Requested,
+    Resign,
+    ShardHost,
+    Tick,
+)
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.records import read_header
+
+Done = Callable[[Any], None]
+"""Gets what was asked for, or a Refusal."""
+Host = ShardHost[Any, StoredRecord, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the coordinators use of their broker."""
+
+    image: MetadataImage
+    replicas: Replicas
+    replication: Replication
+    waiting: Waiting
+    settings: Mapping[str, Any]
+    """Of the broker, live."""
+    wall_ms: Callable[[Instant], int]
+    on_storage_failure: Callable[[TopicPartition, Exception], None]
+
+
+@dataclass(slots=True, eq=False)
+class Hosted:
+    """One partition that this broker leads.
+
+    Invariant: `host` is there from when all of the log is replayed and committed.
+    """
+
+    replica: Replica
+    leader: Leader
+    loading: Loading | None
+    host: Host | None = None
+    committed: Offset = Offset(0)
+    """As the host was told."""
+    appended: Offset = Offset(0)
+    waiter: Waiter | None = None
+    calls: dict[RequestId, Done] = field(default_factory=dict)
+
+    @property
+    def is_led(self) -> bool:
+        return self.replica.leader is self.leader
+
+
+class Groups:
+    """Routes requests to the coordinator of their group.
+
+    Invariant: each request is answered once: by its coordinator, or with the reason why there is
+    none here.
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._hosted: dict[Partition, Hosted] = {}
+        self._asked = 0
+        self.alarm: Callable[[Instant], None] = lambda _deadline: None
+        """Called when `ring` is wanted then, or earlier than it was. The shell sets it."""
+
+    # -- what is asked
+
+    def ask(self, now: Instant, group: str, request: object, done: Done) -> None:
+        """Have the group's coordinator decide; `done` gets its answer, at once or later."""
+        hosted = self._hosted.get(Partition(self._partition(group)))
+        if hosted is None or not hosted.is_led or self._around.replicas.retiring:
+            done(Refusal(ErrorCode.NOT_COORDINATOR))
+        elif hosted.host is None:
+            done(Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        else:
+            self._request(now, hosted, request, done)
+
+    def ask_each(self, now: Instant, request: object, done: Callable[[list[Any]], None]) -> None:
+        """Have every coordinator here answer; a Refusal for those that are not loaded yet."""
+        places = list(self._hosted.values())
+        answers: list[Any] = []
+
+        def answered(answer: object) -> None:
+            answers.append(answer)
+            if len(answers) == len(places):
+                done(answers)
+
+        if not places:
+            done([])
+        for hosted in places:
+            if hosted.host is None or not hosted.is_led:
+                answered(Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            else:
+                self._request(now, hosted, request, answered)
+
+    def _partition(self, group: str) -> int:
+        topic = self._around.image.names.get(OFFSETS_TOPIC)
+        return -1 if topic is None else partition_of(group, len(topic.partitions))
+
+    def _request(self, now: Instant, hosted: Hosted, request: object, done: Done) -> None:
+        if type(request) not in READ_ONLY and not hosted.leader.enough_in_sync():
+            # What is decided now could not be kept.
+            done(Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        self._asked += 1
+        asked = RequestId(self._asked)
+        hosted.calls[asked] = done
+        self._drive(now, hosted, Requested(asked, request))
+
+    # -- what the cluster decides
+
+    def image_changed(self, now: Instant, changes: Changes | None = None) -> None:
+        """After the replicas became what the image says, and when this broker was given up."""
+        topic = self._around.image.names.get(OFFSETS_TOPIC)
+        count = 0 if topic is None else len(topic.partitions)
+        for index in {*range(count), *self._hosted}:
+            self._settle_role(now, Partition(index))
+        for gone in () if changes is None else changes.deleted:
+            self.ask_each(now, TopicDeleted(gone.name), _nobody_waits)
+
+    def _settle_role(self, now: Instant, partition: Partition) -> None:
+        hosted = self._hosted.get(partition)
+        replica = self._around.replicas.get((OFFSETS_TOPIC, partition))
+        leader = None if replica is None else replica.leader
+        if hosted is not None and (hosted.replica is not replica or hosted.leader is not leader):
+            self._end(now, hosted, "another leader")
+        if replica is not None and leader is not None and partition not in self._hosted:
+            self._begin(now, replica, leader)
+
+    def _begin(self, now: Instant, replica: Replica, leader: Leader) -> None:
+        shard = GroupShard(self._around.settings, self._around.wall_ms)
+        place = f"{replica.topic}-{replica.partition}"
+        loading = Loading(shard, replica.log, place)
+        self._hosted[replica.partition] = Hosted(replica, leader, loading)
+        self.alarm(now)
+
+    def _end(self, now: Instant, hosted: Hosted, why: str) -> None:
+        """Its members find the new coordinator."""
+        del self._hosted[hosted.replica.partition]
+        if hosted.waiter is not None:
+            self._around.waiting.cancel(hosted.waiter)
+            hosted.waiter = None
+        if hosted.host is not None:
+            self._drive(now, hosted, AppendFailed(why))
+        assert not hosted.calls, "somebody got no answer"
+
+    # -- time
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether `ring` has something to load."""
+        return any(hosted.loading is not None for hosted in self._hosted.values())
+
+    def ring(self, now: Instant) -> Instant | None:
+        """Load a chunk, do what is due; when this is wanted next."""
+        for hosted in list(self._hosted.values()):
+            loading = hosted.loading
+            if loading is not None:
+                self._load(now, hosted, loading)
+                if loading.has_read:
+                    break  # the others have their turn when whoever else waits had theirs
+        for hosted in self._open():
+            assert hosted.host is not None
+            due = hosted.host.deadline()
+            if due is not None and due <= now:
+                self._drive(now, hosted, Tick())
+        return now if self.is_loading else self._earliest()
+
+    def _earliest(self) -> Instant | None:
+        dues = (one.host.deadline() for one in self._open() if one.host is not None)
+        return min((due for due in dues if due is not None), default=None)
+
+    def _open(self) -> Iterator[Hosted]:
+        return (one for one in list(self._hosted.values()) if one.host is not None and one.is_led)
+
+    # -- loading
+
+    def _load(self, now: Instant, hosted: Hosted, loading: Loading) -> None:
+        try:
+            if loading.go_on():
+                return
+        except (CorruptError, OSError) as failure:
+            self._around.on_storage_failure(hosted.replica.key, failure)
+        else:
+            hosted.appended = loading.end
+            self._open_when_committed(now, hosted, loading.shard)
+        hosted.loading = None
+
+    def _open_when_committed(self, now: Instant, hosted: Hosted, shard: GroupShard) -> None:
+        """What was loaded may be lost until every in-sync replica has it: nobody hears of it."""
+        end = hosted.appended
+        if hosted.leader.high_watermark >= end:
+            hosted.committed = end
+            shard.loaded(now)
+            hosted.host = ShardHost(shard, committed=end)
+            self._rest(now, hosted)
+            return
+
+        def wake(at: Instant) -> None:
+            hosted.waiter = None
+            if hosted.is_led:
+                self._open_when_committed(at, hosted, shard)
+
+        self._wait(now, hosted, wake)
+
+    # -- what a host does
+
+    def _drive(self, now: Instant, hosted: Hosted, event: Event[Any]) -> None:
+        host = hosted.host
+        assert host is not None
+        for effect in host.step(now, event):
+            match effect:
+                case AppendRecords(ticket, records):
+                    self._append(now, hosted, ticket, records)
+                case Reply(asked, reply):
+                    hosted.calls.pop(asked)(reply)
+                case Resign():
+                    hosted.host = None
+                case _:
+                    assert_never(effect)
+        if hosted.host is not None:
+            self._rest(now, hosted)
+
+    def _append(
+        self, now: Instant, hosted: Hosted, ticket: int, records: tuple[StoredRecord, ...]
+    ) -> None:
+        around, replica, host = self._around, hosted.replica, hosted.host
+        assert host is not None
+        now_ms = around.wall_ms(now)
+        batch = memoryview(codec.batch_of(records, now_ms))
+        try:
+            appended = replica.log.append_as_leader(
+                now, now_ms, batch, read_header(batch), hosted.leader.epoch
+            )
+        except (OSError, CorruptError) as failure:
+            around.on_storage_failure(replica.key, failure)
+            self._fail(now, hosted, str(failure))
+            return
+        hosted.appended = Offset(appended.last_offset + 1)
+        host.step(now, LogAppended(ticket, hosted.appended))
+        around.replication.appended(now, replica, batch)
+
+    def _fail(self, now: Instant, hosted: Hosted, why: str) -> None:
+        """What was decided is not in the log: begin again from what is."""
+        self._end(now, hosted, why)
+        if hosted.is_led:
+            self._begin(now, hosted.replica, hosted.leader)
+
+    def _rest(self, now: Instant, hosted: Hosted) -> None:
+        """Between two events: release what is committed, wait for what is not."""
+        high_watermark = hosted.leader.high_watermark
+        if high_watermark > hosted.committed:
+            hosted.committed = high_watermark
+            self._drive(now, hosted, LogCommitted(high_watermark))
+            return
+        assert hosted.host is not None
+        if hosted.appended > hosted.committed and hosted.waiter is None:
+            self._wait(now, hosted, lambda at: self._woken(at, hosted))
+        due = hosted.host.deadline()
+        if due is not None:
+            self.alarm(due)
+
+    def _woken(self, now: Instant, hosted: Hosted) -> None:
+        waiter, hosted.waiter = hosted.waiter, None
+        if not hosted.is_led:
+            self._end(now, hosted, "another leader")
+            return
+        late = waiter is not None and now >= waiter.deadline
+        if late and hosted.leader.high_watermark <= hosted.committed:
+            self._drive(now, hosted, GiveUpHeld(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        else:
+            self._rest(now, hosted)
+
+    def _wait(self, now: Instant, hosted: Hosted, wake: Callable[[Instant], None]) -> None:
+        """Until the high watermark moves, or the leader is another one."""
+        leader, committed = hosted.leader, hosted.committed
+
+        def ready() -> bool:
+            return leader.high_watermark > committed
+
+        deadline = Instant(now + ms(self._around.settings["offsets.commit.timeout.ms"]))
+        hosted.waiter = Waiter((hosted.replica.key,), deadline, wake, missing=0, ready=ready)
+        self._around.waiting.park(hosted.waiter)
+
+
+def _nobody_waits(_answers: list[Any]) -> None:
+    """Of what the coordinators are told, not asked."""

@@ -1,0 +1,261 @@
+"""The coordinator of the groups that one partition of `__consumer_offsets` keeps: decides, replays.
+
+A request is decided on at once, in the light of all that was decided before; what it changes goes
+into records, and only their replay changes what a fail-over must not lose.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from tidelog.kernel.ids import RequestId
+from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.shard import Decision
+from tidelog.node.groups import requests as ask
+from tidelog.node.groups.codec import StoredRecord
+from tidelog.node.groups.group import Draft, Group
+from tidelog.node.groups.offsets import Offsets
+from tidelog.node.groups.records import NEVER, CommittedOffset, OffsetRecord
+from tidelog.wire.errors import ErrorCode, Rejected
+
+SIMPLE_KIND: Final = "classic"
+EMPTY: Final = "Empty"
+_MINUTE_MS: Final = 60_000
+_EXPIRED_AT_ONCE_MAX: Final = 1_000
+"""Offsets forgotten by one decision; the rest waits for the next turn of the loop."""
+
+Answerer = Callable[[Instant, RequestId, Any, Draft], None]
+
+
+class GroupShard:
+    """Groups and offsets of one partition.
+
+    Invariant: what `replay` has made is what a coordinator has that loads the same records.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        wall_ms: Callable[[Instant], int],
+    ) -> None:
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self._offsets = Offsets()
+        self._groups: dict[str, Group] = {}
+        self._due: list[tuple[Instant, str]] = []
+        self._alarms: dict[str, Instant] = {}
+        """When each group wants to be looked at; entries of `_due` that say otherwise are stale."""
+        self._next_expiry: Instant | None = None
+        self._answerers: Mapping[type, Answerer] = {
+            ask.CommitOffsets: self._commit_offsets,
+            ask.FetchOffsets: self._fetch_offsets,
+            ask.DeleteOffsets: self._delete_offsets,
+            ask.DeleteGroup: self._delete_group,
+            ask.ListGroups: self._list_groups,
+            ask.TopicDeleted: self._topic_deleted,
+        }
+
+    # -- as every shard
+
+    def decide(
+        self,
+        now: Instant,
+        asked: RequestId,
+        request: Any,  # noqa: ANN401 -- any of `requests`
+    ) -> Decision[StoredRecord, Any]:
+        draft = Draft()
+        self._answerers[type(request)](now, asked, request, draft)
+        name = getattr(request, "group", None)
+        if name is not None:
+            self._watch(name)
+        return draft.decision()
+
+    def expire(self, now: Instant) -> Decision[StoredRecord, Any]:
+        draft = Draft()
+        while self._due and self._due[0][0] <= now:
+            at, name = heapq.heappop(self._due)
+            if self._alarms.get(name) != at:
+                continue
+            del self._alarms[name]
+            group = self._groups.get(name)
+            if group is not None:
+                group.expire(now, draft)
+                self._watch(name)
+        if self._next_expiry is not None and self._next_expiry <= now:
+            self._expire_offsets(now, draft)
+        return draft.decision()
+
+    def replay(self, record: StoredRecord) -> None:
+        match record:
+            case OffsetRecord():
+                self._offsets.replay(record)
+            case _:
+                raise AssertionError(record)
+
+    def replay_pending(self, producer_id: int, records: Iterable[StoredRecord]) -> None:
+        """Records of a transaction that has not ended."""
+        for record in records:
+            if isinstance(record, OffsetRecord):
+                self._offsets.replay_pending(producer_id, record)
+
+    def replay_marker(self, producer_id: int, *, committed: bool) -> None:
+        """A transaction has ended."""
+        self._offsets.replay_marker(producer_id, committed=committed)
+
+    def loaded(self, now: Instant) -> None:
+        """All records are replayed."""
+        for name, group in self._groups.items():
+            group.loaded(now)
+            self._watch(name)
+        self._expire_later(now)
+
+    def deadline(self) -> Instant | None:
+        while self._due and self._alarms.get(self._due[0][1]) != self._due[0][0]:
+            heapq.heappop(self._due)
+        first = self._due[0][0] if self._due else None
+        if first is None or self._next_expiry is None:
+            return first or self._next_expiry
+        return min(first, self._next_expiry)
+
+    def _watch(self, name: str) -> None:
+        """Look at the group when it wants that."""
+        group = self._groups.get(name)
+        wanted = None if group is None else group.deadline()
+        known = self._alarms.get(name)
+        if wanted is not None and (known is None or wanted < known):
+            self._alarms[name] = wanted
+            heapq.heappush(self._due, (wanted, name))
+
+    # -- offsets
+
+    def _commit_offsets(
+        self, now: Instant, asked: RequestId, request: ask.CommitOffsets, draft: Draft
+    ) -> None:
+        group = self._groups.get(request.group)
+        if group is not None:
+            group.check_commit(now, request.who)
+        elif request.who.generation >= 0:
+            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND)
+        now_ms = self._wall_ms(now)
+        expire_ms = NEVER if request.kept_ms == NEVER else now_ms + request.kept_ms
+        for one in request.offsets:
+            value = CommittedOffset(
+                one.offset, one.leader_epoch, one.metadata, now_ms, expire_ms, one.topic_id
+            )
+            draft.record(OffsetRecord(request.group, one.topic, one.partition, value))
+        draft.reply(asked, None)
+
+    def _fetch_offsets(
+        self, _now: Instant, asked: RequestId, request: ask.FetchOffsets, draft: Draft
+    ) -> None:
+        name = request.group
+        group = self._groups.get(name)
+        if group is not None:
+            group.check_fetch(request.member_id, request.member_epoch)
+        known = self._offsets.of(name)
+        wanted = tuple(known) if request.wanted is None else request.wanted
+        rows: list[tuple[str, int, CommittedOffset | ErrorCode | None]] = []
+        for topic, partition in wanted:
+            found: CommittedOffset | ErrorCode | None = known.get((topic, partition))
+            if request.require_stable and self._offsets.is_unstable(name, topic, partition):
+                found = ErrorCode.UNSTABLE_OFFSET_COMMIT
+            rows.append((topic, partition, found))
+        draft.reply(asked, ask.OffsetsFound(tuple(rows)))
+
+    def _delete_offsets(
+        self, _now: Instant, asked: RequestId, request: ask.DeleteOffsets, draft: Draft
+    ) -> None:
+        name = request.group
+        known = self._offsets.of(name)
+        group = self._groups.get(name)
+        if group is None and not known:
+            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND)
+        subscribed = frozenset[str]() if group is None else group.subscribed()
+        if subscribed is None:
+            raise Rejected(ErrorCode.NON_EMPTY_GROUP)
+        codes = []
+        for topic, partition in request.partitions:
+            if topic in subscribed:
+                codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+                continue
+            if (topic, partition) in known:
+                draft.record(OffsetRecord(name, topic, partition, None))
+            codes.append(ErrorCode.NONE)
+        draft.reply(asked, tuple(codes))
+
+    def _topic_deleted(
+        self, _now: Instant, asked: RequestId, request: ask.TopicDeleted, draft: Draft
+    ) -> None:
+        for name in self._offsets.groups():
+            for topic, partition in self._offsets.of(name):
+                if topic == request.topic:
+                    draft.record(OffsetRecord(name, topic, partition, None))
+        draft.reply(asked, None)
+
+    # -- what is too old
+
+    def _expire_later(self, now: Instant) -> None:
+        wait_ms = self._settings["offsets.retention.check.interval.ms"]
+        self._next_expiry = Instant(now + ms(wait_ms))
+
+    def _expire_offsets(self, now: Instant, draft: Draft) -> None:
+        now_ms = self._wall_ms(now)
+        retention_ms = self._settings["offsets.retention.minutes"] * _MINUTE_MS
+        for name in {*self._offsets.groups(), *self._groups}:
+            if len(draft.records) >= _EXPIRED_AT_ONCE_MAX:
+                self._next_expiry = now
+                return
+            self._expire_group(name, now_ms, retention_ms, draft)
+        self._expire_later(now)
+
+    def _expire_group(self, name: str, now_ms: int, retention_ms: int, draft: Draft) -> None:
+        group = self._groups.get(name)
+        since_ms, kept = None, frozenset[str]()
+        if group is not None:
+            subscribed = group.subscribed()
+            if subscribed is None:
+                return  # somebody may read any of them
+            since_ms, kept = group.empty_since_ms, frozenset(subscribed)
+        old = [
+            where
+            for where in self._offsets.expired(name, now_ms, retention_ms, since_ms)
+            if where[0] not in kept
+        ]
+        for topic, partition in old:
+            draft.record(OffsetRecord(name, topic, partition, None))
+        is_bare = len(old) == len(self._offsets.of(name)) and not self._offsets.has_unstable(name)
+        if group is not None and group.is_empty and is_bare:
+            self._forget(group, draft)
+
+    # -- groups
+
+    def _delete_group(
+        self, _now: Instant, asked: RequestId, request: ask.DeleteGroup, draft: Draft
+    ) -> None:
+        name = request.group
+        group = self._groups.get(name)
+        known = self._offsets.of(name)
+        if group is None and not known:
+            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND)
+        if group is not None and not group.is_empty:
+            raise Rejected(ErrorCode.NON_EMPTY_GROUP)
+        for topic, partition in known:
+            draft.record(OffsetRecord(name, topic, partition, None))
+        if group is not None:
+            self._forget(group, draft)
+        draft.reply(asked, None)
+
+    def _forget(self, group: Group, draft: Draft) -> None:
+        for record in group.forgotten():
+            draft.record(record)
+
+    def _list_groups(
+        self, _now: Instant, asked: RequestId, _request: ask.ListGroups, draft: Draft
+    ) -> None:
+        simple = (name for name in self._offsets.groups() if name not in self._groups)
+        rows = [ask.ListedGroup(name, "", EMPTY, SIMPLE_KIND) for name in simple]
+        rows += [
+            ask.ListedGroup(name, group.protocol_type, group.state, group.kind)
+            for name, group in self._groups.items()
+        ]
+        draft.reply(asked, tuple(rows))
