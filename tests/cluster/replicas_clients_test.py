@@ -56,6 +56,7 @@ def test_a_consumer_reads_from_the_follower_in_its_rack(racks: Cluster) -> None:
             "statistics.interval.ms": 100,
             "stats_cb": on_statistics,
             "fetch.wait.max.ms": 20,
+            "enable.auto.commit": False,
             "log_level": 0,
         }
     )

@@ -131,3 +131,18 @@ def test_a_living_broker_registers_anew_also_where_the_coordinator_dies_in_betwe
     side = talk.sides[BrokerId(1)]
     assert (side.fenced, len(side.epochs)) == (1, 2)
     assert talk.shard.image.active() == [0, 1]
+
+
+def test_a_living_broker_that_registers_anew_has_lost_nothing() -> None:
+    """Its life began with no files, which was told and counted when it did."""
+    talk = Conversation()
+    talk.start_coordinator()
+    talk.start_broker(0, stopped=StopKind.FIRST_START)
+    talk.settle()
+    talk.create(0, topic("t"))
+    talk.settle()
+    talk.unregister(0, 0)
+    talk.settle()
+    (view,) = talk.shard.image.names["t"].partitions
+    assert (view.leader, view.isr, view.lossy_elections) == (0, (0,), 0)
+    assert talk.lossy == []

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from tidelog.kernel.ids import NO_LEADER, BrokerId, Incarnation, Offset, ProducerId, Uuid
 from tidelog.kernel.instant import Instant, ms
@@ -342,6 +343,8 @@ class Link:
         if isinstance(message, Refused):
             return [TurnedAway(message.code, message.detail)]
         self._coordinator = message.coordinator
+        # How this life began is written now: registering anew in it, it has its files and cache.
+        self._me = replace(self._me, stopped=StopKind.KILLED)
         told_all = not self._joined  # by the membership
         effects = [*self._membership(now), *self._send_calls()]
         return effects if told_all else [*effects, *self._ends_wanted(self._all_places())]
