@@ -11,6 +11,7 @@ from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
 from tidelog.wire.messages import k45_alter_partition_reassignments as reassigning
+from tidelog.wire.metadata_records import ResourceKind
 
 
 class TopicRequests(ABC):
@@ -59,6 +60,10 @@ class TopicRequests(ABC):
 
     def configure(self, topic: str, name: str, value: str) -> None:
         self._forward(_alteration(topic, name, value))
+
+    def configure_all(self, name: str, value: str) -> None:
+        """A setting of all brokers."""
+        self._forward(_alteration("", name, value))
 
     def begin_configure(self, life: Life, topic: str, name: str, value: str) -> None:
         """And do not wait for it."""
@@ -114,6 +119,7 @@ def _reassignment(topic: str, partition: int, replicas: tuple[BrokerId, ...]) ->
 
 def _alteration(topic: str, name: str, value: str) -> bytes:
     entry = altering.AlterableConfig(name=name, config_operation=0, value=value)
-    row = altering.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[entry])
+    kind = ResourceKind.TOPIC if topic else ResourceKind.BROKER
+    row = altering.AlterConfigsResource(resource_type=kind, resource_name=topic, configs=[entry])
     request = altering.IncrementalAlterConfigsRequest(resources=[row])
     return joined(encode_request(altering.API, 1, 1, None, request))

@@ -52,7 +52,6 @@ _REASONS: Final = (
     ("advertised.listeners", "The supervisor chooses where brokers listen: --base-port."),
     ("log.dir", "The supervisor chooses where data lies: --data."),
     ("metadata.log.", "The metadata log keeps its own sizes."),
-    ("follower.replication.", "There is one replica of each partition yet."),
     ("num.", "One event loop serves each broker."),
     ("quota.", "There are no quotas."),
 )
@@ -102,7 +101,6 @@ delete.records.purgatory.purge.interval.requests int 1
 early.start.listeners list -
 fetch.purgatory.purge.interval.requests int 1000
 follower.fetch.last.tiered.offset.enable boolean false
-follower.replication.throttled.rate long 9223372036854775807 0..
 group.consumer.assignment.interval.ms int 1000 0..
 group.consumer.assignors list uniform,range !
 group.consumer.heartbeat.interval.ms int 5000 1..
@@ -158,7 +156,6 @@ initial.broker.registration.timeout.ms int 60000
 inter.broker.listener.name string -
 kafka.metrics.polling.interval.secs int 10 1..
 kafka.metrics.reporters list =
-leader.replication.throttled.rate long 9223372036854775807 0..
 listener.security.protocol.map string SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
 listeners list PLAINTEXT://:9092 !
 log.cleaner.io.buffer.load.factor double 0.9

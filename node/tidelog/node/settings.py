@@ -52,9 +52,9 @@ def _words(name: str, default: str, words: tuple[str, ...], doc: str) -> Setting
     return Setting(name, words_of(*words), default, rule, doc, "list")
 
 
-def _replicas(name: str) -> Setting:
+def _replicas(name: str, description: str) -> Setting:
     rule = "must be * or a list of PARTITION:BROKER"
-    return Setting(name, _throttled, "", rule, NOT_YET, "list", effect=False)
+    return Setting(name, _throttled, "", rule, description, "list")
 
 
 def _throttled(given: str) -> str:
@@ -163,9 +163,15 @@ TOPIC: Final = Table(
             LONG_MAX,
             "A record unsynced for so long makes its log be forced to disk.",
         ),
-        _replicas("follower.replication.throttled.replicas"),
+        _replicas(
+            "follower.replication.throttled.replicas",
+            "Followers that are held to their rate while they are not in sync.",
+        ),
         _whole("index.interval.bytes", 4096, 0, INT_MAX, "Bytes of log between two index entries."),
-        _replicas("leader.replication.throttled.replicas"),
+        _replicas(
+            "leader.replication.throttled.replicas",
+            "Leaders that hold to their rate what they send to those that are not in sync.",
+        ),
         _whole("local.retention.bytes", -2, -2, LONG_MAX, NO_EFFECT, effect=False),
         _whole("local.retention.ms", -2, -2, LONG_MAX, NO_EFFECT, effect=False),
         _whole(
@@ -405,6 +411,22 @@ BROKER: Final = Table(
             1_048_576,
             LONG_MAX,
             "Memory for the keys of one round of compaction; what does not fit waits for the next.",
+        ),
+        _whole(
+            "leader.replication.throttled.rate",
+            LONG_MAX,
+            0,
+            LONG_MAX,
+            "Bytes a second that a broker sends, of partitions that "
+            "leader.replication.throttled.replicas names, to replicas that are not in sync.",
+        ),
+        _whole(
+            "follower.replication.throttled.rate",
+            LONG_MAX,
+            0,
+            LONG_MAX,
+            "Bytes a second that a broker is sent of partitions that "
+            "follower.replication.throttled.replicas names, while it is not in sync.",
         ),
         _whole(
             "replica.lag.time.max.ms",

@@ -53,6 +53,7 @@ class Outgoing:
         "broker_epoch",
         "counted_on",
         "feeds",
+        "held",
         "joined",
         "leaving",
         "leaving_since",
@@ -68,6 +69,8 @@ class Outgoing:
         self.feeds: dict[int, Feed] = {}
         self.behind: dict[Feed, None] = {}
         """Those that catch up; the first is the next to get something."""
+        self.held: dict[Feed, None] = {}
+        """Those of them that a throttle holds, until the next tick."""
         self.parked: dict[int, Attach] = {}
         """Their leader epoch is not known here yet."""
         self.joined = 0

@@ -22,6 +22,7 @@ from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
 from tidelog.node.replica.follower import Follower
 from tidelog.node.replica.leader import AdvanceHighWatermark, Leader
 from tidelog.node.replica.replicas import Replica, Replicas
+from tidelog.node.replica.throttle import Throttled, throttled_of
 from tidelog.node.settings import topic_reader
 from tidelog.wire.codecs import Codec
 from tidelog.wire.control import DamagedLog
@@ -59,6 +60,7 @@ class Roles(Protocol):
 class _TopicSettings(NamedTuple):
     log: LogSettings
     min_in_sync: int
+    throttled: Throttled | None
 
 
 class Hosting:
@@ -149,6 +151,7 @@ class Hosting:
                     continue
                 replica.log.settings = settings.log
                 replica.rules = rules_of(settings.log)
+                replica.throttled = settings.throttled
                 leader = replica.leader
                 if leader is not None and leader.asks_min_in_sync(settings.min_in_sync):
                     self._roles.confirmed(now, replica, leader.recount())
@@ -234,14 +237,17 @@ class Hosting:
                 self._read.clear()
             value = topic_reader(topic.configs, self._settings)
             found = self._read[own] = _TopicSettings(
-                log_settings(topic.configs, self._settings), value("min.insync.replicas")
+                log_settings(topic.configs, self._settings),
+                value("min.insync.replicas"),
+                throttled_of(topic.configs),
             )
         return found
 
     def _open(self, topic: TopicView, partition: Partition) -> Replica:
-        settings = self._settings_of(topic).log
-        log = self._logs.create(topic.name, partition, topic.id, settings)
-        replica = Replica(topic.name, partition, topic.id, log, rules_of(settings))
+        settings = self._settings_of(topic)
+        log = self._logs.create(topic.name, partition, topic.id, settings.log)
+        replica = Replica(topic.name, partition, topic.id, log, rules_of(settings.log))
+        replica.throttled = settings.throttled
         replica.kept = Offset(min(self._logs.high_watermark(topic.name, partition), log.end))
         self._replicas.add(replica)
         return replica

@@ -13,6 +13,7 @@ from tidelog.node.log.log import Log
 from tidelog.node.log.validation import BatchRules
 from tidelog.node.replica.follower import Follower
 from tidelog.node.replica.leader import Leader
+from tidelog.node.replica.throttle import Throttled
 from tidelog.wire.errors import ErrorCode, Rejected
 
 _ABOVE_MAX: Final = 1_000
@@ -28,6 +29,8 @@ class Replica(Struct, eq=False):
     log: Log
     rules: BatchRules
     """What the topic's settings ask of a produced batch."""
+    throttled: Throttled | None = None
+    """Which followers the topic's settings hold to a rate; None: nobody."""
     leader: Leader | None = None
     """None while another broker leads, or nobody does."""
     follower: Follower | None = None

@@ -4,7 +4,7 @@ No I/O but through the log; docs/replication.md has the rules.
 Time and messages come in; messages and proposals are gathered, and taken out at the end of a turn.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, Partition, Uuid
@@ -18,6 +18,7 @@ from tidelog.node.replica.receiving import Note, Receiving
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.rings import Rings
 from tidelog.node.replica.sending import Sending
+from tidelog.node.replica.throttle import Throttle
 from tidelog.node.replica.waiting import Waiting
 from tidelog.wire.control import IsrChange
 from tidelog.wire.errors import ErrorCode, WireError
@@ -67,6 +68,8 @@ class Surroundings(NamedTuple):
     on_storage_failure: Callable[[Replica, Exception], None]
     wake: Callable[[], None]
     """Called when there is something to be taken out at the end of this turn."""
+    static: Mapping[str, str] = {}
+    """The settings that all brokers were started with."""
 
 
 class Replication:
@@ -89,6 +92,7 @@ class Replication:
             around.rings,
             self._on_vouched,
             around.on_storage_failure,
+            Throttle(around.me, around.static),
         )
         self._receiving = Receiving(
             self._from_followers,

@@ -5,7 +5,7 @@ A feed is *live* when it was sent all the log holds: then each appended batch go
 the ring where the follower has joined it. Else it catches up from the log, as far as credit goes.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from tidelog.kernel.failures import CorruptError
@@ -19,6 +19,13 @@ from tidelog.node.replica.feeds import Feed, Outgoing
 from tidelog.node.replica.outbox import Address, Outbox
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.rings import Rings
+from tidelog.node.replica.throttle import (
+    Allowance,
+    Throttle,
+    are_open,
+    most_at_one_time,
+    take_from,
+)
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.replication import (
     Ack,
@@ -63,8 +70,10 @@ class Sending:
         rings: Rings,
         on_vouched: Callable[[Instant, Feed, Offset, Offset], None],
         on_storage_failure: Callable[[Replica, Exception], None],
+        throttle: Throttle,
     ) -> None:
         self.image = MetadataImage()
+        self._throttle = throttle
         self.heard: dict[BrokerId, Instant] = {}
         """When each follower broker last said anything."""
         self.due: Instant | None = None
@@ -279,6 +288,7 @@ class Sending:
         stream = feed.outgoing
         del stream.feeds[feed.channel]
         stream.behind.pop(feed, None)
+        stream.held.pop(feed, None)
         stream.unacked -= sum(size for _, size in feed.unacked)
         self._unacked.pop(feed, None)
         self._untold.pop(feed, None)
@@ -299,6 +309,7 @@ class Sending:
 
     def image_changed(self, now: Instant) -> None:
         """Who was given up is sent nothing more; what was parked may be answered now."""
+        self._throttle.image = self.image
         for stream in list(self._streams.values()):
             if self._is_given_up(stream):
                 self.end(stream)
@@ -331,7 +342,7 @@ class Sending:
         position = None if ring is None else self._put(now, ring, feeds, batch)
         for feed in feeds:
             stream = feed.outgoing
-            if not feed.live:
+            if not feed.live or (replica.throttled and self._is_held(now, feed, size)):
                 continue
             if ring is not None and position is not None and stream.joined == ring.number:
                 self._lend(now, ring, feed, position, size, end)
@@ -407,10 +418,13 @@ class Sending:
                 self._on_storage_failure(feed.replica, failure)
                 self._give_up(feed, ErrorCode.KAFKA_STORAGE_ERROR)
                 continue
-            if not done:
+            if done:
+                feed.live = True
+            elif not are_open(now, self._allowances(now, feed)):
+                stream.held[feed] = None  # the others may go on
+            else:
                 stream.behind[feed] = None
                 return
-            feed.live = True
 
     def _give_up(self, feed: Feed, code: ErrorCode) -> None:
         """The follower may attach it again."""
@@ -423,15 +437,40 @@ class Sending:
         if feed.sent < log.start and feed.sent != first_batch(log):
             raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
         burst = False
+        allowances = self._allowances(now, feed)
+        chunk = most_at_one_time(allowances, CHUNK_BYTES)
         while feed.sent < log.end:
+            if not are_open(now, allowances):
+                return False
             burst = burst or self._may_burst(feed)
             if not burst and stream.unacked >= self._credit(stream):
                 return False
-            found = log.read(max(feed.sent, log.start), CHUNK_BYTES, log.end, min_one=True)
+            found = log.read(max(feed.sent, log.start), chunk, log.end, min_one=True)
             if found is None:
                 break  # compaction left nothing there; the next batch begins behind it
-            if not self._send_chunk(now, feed, *whole_batches(found), burst=burst):
+            payload, end = whole_batches(found)
+            if not self._send_chunk(now, feed, payload, end, burst=burst):
                 return False
+            take_from(now, allowances, len(payload))
+        return True
+
+    def _allowances(self, now: Instant, feed: Feed) -> Sequence[Allowance]:
+        """All that holds this feed to a rate; nothing does once its follower is in sync."""
+        replica, peer = feed.replica, feed.outgoing.peer
+        throttled, leader = replica.throttled, replica.leader
+        if throttled is None or leader is None or peer in leader.in_sync:
+            return ()
+        return self._throttle.of(now, throttled, replica.partition, peer)
+
+    def _is_held(self, now: Instant, feed: Feed, size: int) -> bool:
+        """Whether a live batch must wait, for its follower was not in sync in time; else it is
+        counted."""
+        allowances = self._allowances(now, feed)
+        if are_open(now, allowances):
+            take_from(now, allowances, size)
+            return False
+        feed.live = False
+        feed.outgoing.held[feed] = None
         return True
 
     def _may_burst(self, feed: Feed) -> bool:
@@ -517,6 +556,8 @@ class Sending:
         self.tell(now)
         self._leave_ring_to_its_holder(now)
         for stream in list(self._streams.values()):
+            stream.behind.update(stream.held)
+            stream.held.clear()
             if stream.behind and stream.unacked < self._credit(stream):
                 self._catch_up(now, stream)  # what had used the credit is gone, not acknowledged
 

@@ -77,6 +77,7 @@ class Replicator:
                 note=self._on_note,
                 on_storage_failure=lambda one, error: parts.on_storage_failure(one.key, error),
                 wake=self._wake,
+                static=launch.settings,
             )
         )
 
