@@ -440,10 +440,9 @@ class Sending:
         allowances = self._allowances(now, feed)
         chunk = most_at_one_time(allowances, CHUNK_BYTES)
         while feed.sent < log.end:
-            if not are_open(now, allowances):
-                return False
             burst = burst or self._may_burst(feed)
-            if not burst and stream.unacked >= self._credit(stream):
+            has_credit = burst or stream.unacked < self._credit(stream)
+            if not has_credit or not are_open(now, allowances):
                 return False
             found = log.read(max(feed.sent, log.start), chunk, log.end, min_one=True)
             if found is None:
