@@ -381,6 +381,8 @@ def test_api_versions_tells_exactly_the_routes(bench: HandlerBench, version: int
         60: (0, 2),
         61: (0, 0),
         64: (0, 0),
+        68: (0, 1),
+        69: (0, 1),
         74: (0, 1),
         75: (0, 0),
     }

@@ -8,6 +8,56 @@ from tidelog.node.setting_rows import INT_MAX, LONG_MAX, whole
 
 GROUP_ROWS: Final[tuple[Setting, ...]] = (
     whole(
+        "group.consumer.heartbeat.interval.ms",
+        500,
+        1,
+        INT_MAX,
+        "How often members of the consumer protocol say that they are there, and hear of a new "
+        "assignment. Kafka's is 5 s.",
+    ),
+    whole(
+        "group.consumer.max.heartbeat.interval.ms",
+        15_000,
+        1,
+        INT_MAX,
+        "The longest heartbeat interval that a group may be given.",
+    ),
+    whole(
+        "group.consumer.max.session.timeout.ms",
+        60_000,
+        1,
+        INT_MAX,
+        "The longest session time-out that a group may be given.",
+    ),
+    whole(
+        "group.consumer.max.size",
+        limits.GROUP_MEMBERS_MAX,
+        1,
+        INT_MAX,
+        "Members of one group of the consumer protocol; one more is turned away.",
+    ),
+    whole(
+        "group.consumer.min.heartbeat.interval.ms",
+        100,
+        1,
+        INT_MAX,
+        "The shortest heartbeat interval that a group may be given.",
+    ),
+    whole(
+        "group.consumer.min.session.timeout.ms",
+        6_000,
+        1,
+        INT_MAX,
+        "The shortest session time-out that a group may be given. Kafka's is 45 s.",
+    ),
+    whole(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        1,
+        INT_MAX,
+        "A member of the consumer protocol that is silent for so long has left its group.",
+    ),
+    whole(
         "group.initial.rebalance.delay.ms",
         50,
         0,

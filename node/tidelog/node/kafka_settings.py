@@ -41,7 +41,7 @@ _REASONS: Final = (
     ("group.share.", "There are no share groups."),
     ("share.coordinator.", "There are no share groups."),
     ("group.streams.", "There are no streams groups."),
-    ("group.consumer.", "Groups of the consumer protocol come later."),
+    ("group.consumer.", "There is no other choice here."),
     ("group.coordinator.", "One event loop serves each broker."),
     ("offsets.", "Offsets are loaded as they lie, and written as they are."),
     ("transaction.", "There are no transactions yet."),
@@ -103,16 +103,9 @@ fetch.purgatory.purge.interval.requests int 1000
 follower.fetch.last.tiered.offset.enable boolean false
 group.consumer.assignment.interval.ms int 1000 0..
 group.consumer.assignors list uniform,range !
-group.consumer.heartbeat.interval.ms int 5000 1..
 group.consumer.max.assignment.interval.ms int 15000 0..
-group.consumer.max.heartbeat.interval.ms int 15000 1..
-group.consumer.max.session.timeout.ms int 60000 1..
-group.consumer.max.size int 2147483647 1..
 group.consumer.migration.policy string bidirectional ~disabled|downgrade|upgrade|bidirectional
 group.consumer.min.assignment.interval.ms int 0 0..
-group.consumer.min.heartbeat.interval.ms int 5000 1..
-group.consumer.min.session.timeout.ms int 45000 1..
-group.consumer.session.timeout.ms int 45000 1..
 group.coordinator.append.linger.ms int -1 -1..
 group.coordinator.background.threads int 2 1..
 group.coordinator.cached.buffer.max.bytes int 1048588 524288..

@@ -1,6 +1,6 @@
 """Settings of groups and of subscriptions to clients' metrics: known, checked and kept, as Kafka's.
 
-Nothing acts on them yet; their rows say so.
+What nothing acts on says so in its row.
 """
 
 import re
@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from tidelog.kernel.config import Setting, Table, boolean, integer, list_of, one_of
+from tidelog.node.setting_rows import INT_MAX, whole
 
 _DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
-_INT_MAX: Final = 2**31 - 1
 _NO_GROUPS: Final = {
-    "consumer": "Known and checked; nothing acts on it yet.",
+    "consumer": "Known and checked; a new target is made at once.",
     "share": "Known and checked for Kafka's sake; there are no share groups.",
     "streams": "Known and checked for Kafka's sake; there are no streams groups.",
 }
@@ -49,9 +49,9 @@ GROUP_BOUNDS: Final[Mapping[str, Bounds]] = {
 
 
 def _whole(name: str, default: int, low: int) -> Setting:
-    rule = f"must be a whole number from {low} to {_INT_MAX}"
+    rule = f"must be a whole number from {low} to {INT_MAX}"
     doc = _NO_GROUPS[name.partition(".")[0]]
-    return Setting(name, integer(low, _INT_MAX), str(default), rule, doc, "int", effect=False)
+    return Setting(name, integer(low, INT_MAX), str(default), rule, doc, "int", effect=False)
 
 
 def _reset(given: str) -> str:
@@ -63,8 +63,20 @@ def _reset(given: str) -> str:
 GROUP: Final = Table(
     [
         _whole("consumer.assignment.interval.ms", 1_000, 0),
-        _whole("consumer.heartbeat.interval.ms", 5_000, 1),
-        _whole("consumer.session.timeout.ms", 45_000, 1),
+        whole(
+            "consumer.heartbeat.interval.ms",
+            500,
+            1,
+            INT_MAX,
+            "How often members of the consumer protocol say that they are there.",
+        ),
+        whole(
+            "consumer.session.timeout.ms",
+            45_000,
+            1,
+            INT_MAX,
+            "A member of the consumer protocol that is silent for so long has left its group.",
+        ),
         _whole("share.assignment.interval.ms", 1_000, 0),
         Setting(
             "share.auto.offset.reset",

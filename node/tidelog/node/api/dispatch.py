@@ -32,6 +32,8 @@ from tidelog.node.api import (
     k60_describe_cluster,
     k61_describe_producers,
     k64_unregister_broker,
+    k68_consumer_group_heartbeat,
+    k69_consumer_group_describe,
     k74_list_config_resources,
     k75_describe_topic_partitions,
 )
@@ -81,6 +83,8 @@ def routes() -> Registry:
             k60_describe_cluster.ROUTE,
             k61_describe_producers.ROUTE,
             k64_unregister_broker.ROUTE,
+            k68_consumer_group_heartbeat.ROUTE,
+            k69_consumer_group_describe.ROUTE,
             k74_list_config_resources.ROUTE,
             k75_describe_topic_partitions.ROUTE,
         ]

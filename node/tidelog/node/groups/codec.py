@@ -6,13 +6,18 @@ from typing import Any, Final
 
 from tidelog.node.groups import records
 from tidelog.node.groups.records import GroupRecord, OffsetRecord
+from tidelog.node.groups.records_consumer import (
+    CONSUMER_READERS,
+    ConsumerRecord,
+    consumer_pair,
+)
 from tidelog.wire.errors import WireError
 from tidelog.wire.records import Record, build_batch
 
-StoredRecord = OffsetRecord | GroupRecord
+StoredRecord = OffsetRecord | GroupRecord | ConsumerRecord
 """What a group coordinator decides, and replays."""
 
-_READERS: Final[dict[int, Any]] = {**records.READERS}
+_READERS: Final[dict[int, Any]] = {**records.READERS, **CONSUMER_READERS}
 
 
 @singledispatch
@@ -23,6 +28,7 @@ def pair(record: Any) -> tuple[bytes, bytes | None]:  # noqa: ANN401 -- any of S
 
 pair.register(OffsetRecord, records.offset_pair)
 pair.register(GroupRecord, records.group_pair)
+pair.register(ConsumerRecord, consumer_pair)
 
 
 def batch_of(stored: Sequence[StoredRecord], now_ms: int) -> bytearray:

@@ -13,6 +13,7 @@ from tidelog.kernel.ids import Offset, Partition, RequestId, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.groups import codec
 from tidelog.node.groups.codec import StoredRecord
+from tidelog.node.groups.image_topics import ImageTopics
 from tidelog.node.groups.loading import Loading
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 from tidelog.node.groups.requests import READ_ONLY, TopicDeleted
@@ -89,6 +90,7 @@ class Groups:
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
+        self._topics = ImageTopics(around.image)
         self._hosted: dict[Partition, Hosted] = {}
         self._asked = 0
         self.alarm: Callable[[Instant], None] = lambda _deadline: None
@@ -159,7 +161,7 @@ class Groups:
             self._begin(now, replica, leader)
 
     def _begin(self, now: Instant, replica: Replica, leader: Leader) -> None:
-        shard = GroupShard(self._around.settings, self._around.wall_ms)
+        shard = GroupShard(self._around.settings, self._around.wall_ms, self._topics)
         place = f"{replica.topic}-{replica.partition}"
         loading = Loading(shard, replica.log, place)
         self._hosted[replica.partition] = Hosted(replica, leader, loading)

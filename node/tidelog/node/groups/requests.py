@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from tidelog.kernel.ids import Uuid
+from tidelog.node.groups.consumer_requests import DescribeConsumerGroup
 from tidelog.node.groups.records import CommittedOffset
 from tidelog.wire.errors import ErrorCode
 
@@ -85,5 +86,5 @@ class TopicDeleted(Struct, frozen=True):
     topic: str
 
 
-READ_ONLY: Final[frozenset[type]] = frozenset({FetchOffsets, ListGroups})
+READ_ONLY: Final[frozenset[type]] = frozenset({FetchOffsets, ListGroups, DescribeConsumerGroup})
 """These are answered also while too few replicas are in sync to decide anything."""

@@ -13,9 +13,13 @@ from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.shard import Decision
 from tidelog.node.groups import requests as ask
 from tidelog.node.groups.codec import StoredRecord
+from tidelog.node.groups.consumer_groups import ConsumerGroups
+from tidelog.node.groups.consumer_requests import ConsumerHeartbeat, DescribeConsumerGroup
 from tidelog.node.groups.group import Draft, Group
 from tidelog.node.groups.offsets import Offsets
 from tidelog.node.groups.records import NEVER, CommittedOffset, OffsetRecord
+from tidelog.node.groups.records_consumer import ConsumerRecord
+from tidelog.node.groups.topics import Topics
 from tidelog.wire.errors import ErrorCode, Rejected
 
 SIMPLE_KIND: Final = "classic"
@@ -37,11 +41,13 @@ class GroupShard:
         self,
         settings: Mapping[str, Any],
         wall_ms: Callable[[Instant], int],
+        topics: Topics,
     ) -> None:
         self._settings = settings
         self._wall_ms = wall_ms
         self._offsets = Offsets()
         self._groups: dict[str, Group] = {}
+        self._consumers = ConsumerGroups(self._groups, settings, topics, wall_ms)
         self._due: list[tuple[Instant, str]] = []
         self._alarms: dict[str, Instant] = {}
         """When each group wants to be looked at; entries of `_due` that say otherwise are stale."""
@@ -53,6 +59,8 @@ class GroupShard:
             ask.DeleteGroup: self._delete_group,
             ask.ListGroups: self._list_groups,
             ask.TopicDeleted: self._topic_deleted,
+            ConsumerHeartbeat: self._consumers.heartbeat,
+            DescribeConsumerGroup: self._consumers.describe,
         }
 
     # -- as every shard
@@ -89,6 +97,8 @@ class GroupShard:
         match record:
             case OffsetRecord():
                 self._offsets.replay(record)
+            case ConsumerRecord():
+                self._consumers.replay(record)
             case _:
                 raise AssertionError(record)
 
@@ -119,7 +129,7 @@ class GroupShard:
 
     def _watch(self, name: str) -> None:
         """Look at the group when it wants that."""
-        group = self._groups.get(name)
+        group = self._consumers.newborn(name) or self._groups.get(name)
         wanted = None if group is None else group.deadline()
         known = self._alarms.get(name)
         if wanted is not None and (known is None or wanted < known):

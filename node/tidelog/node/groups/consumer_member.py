@@ -1,0 +1,121 @@
+"""A member of a group of the consumer protocol, and its way from what it has to what it shall have.
+
+A member gets nothing that another still holds, and moves to the group's epoch only once it gave up
+what it shall no longer have. So a group never stops as a whole: who has nothing to change goes on.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tidelog.kernel.ids import Uuid
+from tidelog.node.groups.assignors import Assignment
+from tidelog.node.groups.records_consumer import MemberState
+
+LEFT = -1
+"""The epoch of who leaves for good, and of a partition that nobody holds."""
+LEFT_FOR_NOW = -2
+"""The epoch of a static member that will come back and keeps its partitions meanwhile."""
+
+Holdings = Mapping[Uuid, Mapping[int, int]]
+"""Partitions by topic, each with the epoch at which the member got it; no topic is empty."""
+
+
+class Member(Struct, frozen=True):
+    """Everything the log says of a member.
+
+    Invariant: `assigned` and `revoking` share no partition; `revoking` is empty but in
+    UNREVOKED_PARTITIONS.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] = ()
+    """The names it subscribed to, sorted."""
+    regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    epoch: int = 0
+    previous_epoch: int = -1
+    """It may still speak with this one: the answer that raised it can be lost."""
+    state: MemberState = MemberState.STABLE
+    assigned: Holdings = {}
+    revoking: Holdings = {}
+
+    def held(self) -> set[tuple[Uuid, int]]:
+        """What nobody else may get: what it has, and what it has not given up."""
+        return pairs_of(self.assigned) | pairs_of(self.revoking)
+
+
+def pairs_of(holdings: Mapping[Uuid, Mapping[int, int] | frozenset[int]]) -> set[tuple[Uuid, int]]:
+    return {(topic, one) for topic, partitions in holdings.items() for one in partitions}
+
+
+def reconciled(
+    member: Member,
+    *,
+    target_epoch: int,
+    target: Assignment,
+    owned: Sequence[tuple[Uuid, int]] | None,
+    is_free: Callable[[Uuid, int], bool],
+) -> Member:
+    """The member after one more step to its target.
+
+    `owned` is what it says it has, None where it says nothing new; `is_free` tells whether nobody
+    holds a partition.
+    """
+    if member.state is MemberState.STABLE and member.epoch == target_epoch:
+        return member
+    if member.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(owned, member.revoking):
+        return member
+    kept, given_up = _parted(member.assigned, target)
+    if given_up and _still_owns(owned, given_up):
+        return replace(
+            member, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=given_up
+        )
+    mine = pairs_of(member.revoking)
+    missing = sorted(pairs_of(target) - pairs_of(kept))
+    free = [one for one in missing if one in mine or is_free(*one)]
+    for topic, partition in free:
+        kept.setdefault(topic, {})[partition] = target_epoch
+    waits = len(free) < len(missing)
+    return replace(
+        member,
+        state=MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE,
+        previous_epoch=member.previous_epoch if member.epoch == target_epoch else member.epoch,
+        epoch=target_epoch,
+        assigned=kept,
+        revoking={},
+    )
+
+
+def _parted(
+    assigned: Holdings, target: Assignment
+) -> tuple[dict[Uuid, dict[int, int]], dict[Uuid, dict[int, int]]]:
+    """What of it the target leaves, and what not."""
+    kept: dict[Uuid, dict[int, int]] = {}
+    given_up: dict[Uuid, dict[int, int]] = {}
+    for topic, partitions in assigned.items():
+        wanted = target.get(topic, frozenset())
+        for partition, since in partitions.items():
+            place = kept if partition in wanted else given_up
+            place.setdefault(topic, {})[partition] = since
+    return kept, given_up
+
+
+def _still_owns(owned: Sequence[tuple[Uuid, int]] | None, given_up: Holdings) -> bool:
+    """Whether it may still use what it shall give up: it does until it says that it does not."""
+    if owned is None:
+        return True
+    return any(partition in given_up.get(topic, {}) for topic, partition in owned)
+
+
+def is_part_of(owned: Sequence[tuple[Uuid, int]] | None, holdings: Holdings) -> bool:
+    """Whether it says what it owns, and all of that is in the holdings."""
+    if owned is None:
+        return False
+    return all(partition in holdings.get(topic, {}) for topic, partition in owned)
