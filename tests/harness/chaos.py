@@ -226,8 +226,8 @@ def controller_pid(cluster: Cluster) -> int:
 
 def log_bytes(cluster: Cluster, broker: int, topic: str, partition: int) -> bytes:
     """All batches of a replica, as they lie in its files."""
-    folder = Path(cluster.data) / f"broker-{broker}" / "log0" / f"{topic}-{partition}"
-    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+    found = Path(cluster.data).glob(f"broker-{broker}/*/{topic}-{partition}/*.log")
+    return b"".join(path.read_bytes() for path in sorted(found))
 
 
 def wrong_in_the_end(cluster: Cluster, topic: str, partitions: int, loads: list[Load]) -> list[str]:

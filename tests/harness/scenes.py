@@ -28,10 +28,11 @@ class Scene:
         lag_ms: int = 10_000,
         brokers: int = 3,
         ring_bytes: int = 64 * 1024,
+        directories: int = 1,
         **configs: str,
     ) -> None:
         settings = {"replica.lag.time.max.ms": str(lag_ms)}
-        self.cluster = SimulatedCluster(1, brokers, settings, ring_bytes)
+        self.cluster = SimulatedCluster(1, brokers, settings, ring_bytes, directories)
         self.clients = Clients(self.cluster)
         self.cluster.create(
             "t", *replicas, partitions=partitions, min_insync_replicas=str(min_isr), **configs

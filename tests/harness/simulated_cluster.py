@@ -348,7 +348,9 @@ class SimulatedCluster(TopicRequests):
 
     def _look_anew(self, life: Life) -> None:
         logs = {log.name.key: log for log in life.logs}
-        self.witness.reborn(life.me, logs, life.incarnation, damaged=life.logs.offline)
+        self.witness.reborn(
+            life.me, logs, life.incarnation, damaged=life.storage.without(self.witness.truths)
+        )
 
     def turned(self, life: Life) -> None:
         if life._swept and self._swept.get(life.me) != life.incarnation:

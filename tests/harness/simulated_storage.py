@@ -1,7 +1,7 @@
 """The log directories of a simulated broker, kept as its shell keeps them, but in no thread."""
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from harness.controllers import CLUSTER
@@ -45,6 +45,12 @@ class SimulatedStorage:
 
     def open(self, defaults: LogSettings) -> None:
         self.logs.open(lambda _: defaults, NOW_MS)
+
+    def without(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Those that may have been here once, and this life knows that it has not got."""
+        logs = self.logs
+        lacking = {key for key in keys if logs.may_lack and logs.directory_of(key) is None}
+        return lacking | logs.offline.keys()
 
     def flush(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Everything is on stable storage, as after a round of the flusher."""

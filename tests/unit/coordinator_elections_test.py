@@ -193,6 +193,16 @@ def test_the_log_of_a_lone_replica_is_all_there_is() -> None:
     assert elections.log_damaged(alone, ONE, fit(ONE), ONE_OF, usable=False) is None
 
 
+def test_a_lone_replica_that_is_gone_is_written_down_before_it_leads_again() -> None:
+    waiting = PartitionView(replicas=(ONE,), isr=(), leader=NO_LEADER, elr=(ONE,))
+    after = elections.log_damaged(waiting, ONE, fit(ONE), ONE_OF, usable=False)
+    assert after is not None
+    assert (after.leader, after.elr, after.last_known) == (NO_LEADER, (), (ONE,))
+    led = elections.broker_joined(after, fit(ONE), ONE_OF)
+    assert led is not None
+    assert (led.leader, led.lossy_elections) == (ONE, 1)
+
+
 def test_damage_of_who_is_not_trusted_changes_nothing() -> None:
     assert elections.log_damaged(view(ONE), TWO, fit(*ALL), ONE_OF, usable=False) is None
 

@@ -89,8 +89,10 @@ def log_damaged(
     view: PartitionView, broker: BrokerId, fit: Fit, rules: Rules, *, usable: bool
 ) -> PartitionView | None:
     """A replica's files are no good: it is not trusted before it has them anew from others. Where
-    only it can lead, and can still be read, it goes on; a lone replica is all there is."""
-    if not view.trusts(broker) or len(view.replicas) == 1:
+    only it can lead, and can still be read, it goes on. A lone replica is all there is: where
+    nothing is left of it, that is written down before it leads again."""
+    is_lone = len(view.replicas) == 1
+    if not view.trusts(broker) or (is_lone and (usable or view.leader == broker)):
         return None
 
     def others(one: BrokerId) -> bool:

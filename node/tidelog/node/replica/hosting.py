@@ -203,20 +203,27 @@ class Hosting:
             view = None if topic is None else image.partition(topic.id, key[1])
             if topic is None or view is None:
                 continue
-            if view.trusts(self._me) and len(view.replicas) > 1:
+            if view.trusts(self._me) and self._may_tell(key, view):
                 told.append(DamagedLog(topic.id, key[1], view.partition_epoch, usable))
             elif self._may_begin_anew(key, view):
                 self._begin_anew(now, topic, key[1])
         return tuple(told)
 
+    def _may_tell(self, key: TopicPartition, view: PartitionView) -> bool:
+        """A lone replica does not give up what may still be mended. Where nothing is left to mend,
+        it is told, so that what is lost is counted; who leads then was elected since."""
+        if len(view.replicas) > 1:
+            return True
+        return self._is_gone(key) and view.leader != self._me
+
     def _may_begin_anew(self, key: TopicPartition, view: PartitionView) -> bool:
-        """Never where its files may come back with their directory. A lone replica does not give up
-        what can still be mended, but where nothing is left there is nothing to give up."""
-        if self._logs.is_out(key):
-            return False
-        if len(view.replicas) == 1:
-            return self._logs.is_lacking(key)
-        return view.leader != NO_LEADER
+        """Never where its files may come back with their directory."""
+        if len(view.replicas) > 1:
+            return view.leader != NO_LEADER and not self._logs.is_out(key)
+        return self._is_gone(key)
+
+    def _is_gone(self, key: TopicPartition) -> bool:
+        return self._logs.is_lacking(key) and not self._logs.is_out(key)
 
     def _begin_anew(self, now: Instant, topic: TopicView, partition: Partition) -> None:
         key = (topic.name, partition)
