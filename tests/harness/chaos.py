@@ -230,12 +230,18 @@ def log_bytes(cluster: Cluster, broker: int, topic: str, partition: int) -> byte
     return b"".join(path.read_bytes() for path in sorted(found))
 
 
-def wrong_in_the_end(cluster: Cluster, topic: str, partitions: int, loads: list[Load]) -> list[str]:
-    """What was acknowledged and is not everywhere, what is there twice, where bytes differ."""
+def wrong_in_the_end(
+    cluster: Cluster,
+    topic: str,
+    partitions: int,
+    loads: list[Load],
+    brokers: Iterable[int] = range(BROKERS),
+) -> list[str]:
+    """What was acknowledged and is not on all of these, what is there twice, where bytes differ."""
     wrong = [failure for load in loads for failure in load.failed]
     acked = acked_in(partitions, loads)
     for partition in range(partitions):
-        logs = [log_bytes(cluster, broker, topic, partition) for broker in range(BROKERS)]
+        logs = [log_bytes(cluster, broker, topic, partition) for broker in brokers]
         common = min(map(len, logs))
         if any(log[:common] != logs[0][:common] for log in logs):
             wrong.append(f"partition {partition}: the replicas' bytes differ")
