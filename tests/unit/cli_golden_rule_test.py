@@ -24,7 +24,7 @@ def spoken() -> Iterator[tuple[Path, bool, int]]:
         for block in blocks[1:]:
             words = block.partition("\n")[0].split()
             code = int(re.findall(r"(?m)exit (\d+)$", block)[-1])
-            for length in (2, 1):
+            for length in (3, 2, 1):
                 if tuple(words[:length]) in LEAVES:
                     yield tuple(words[:length]), "--json" in words, code
 

@@ -155,7 +155,7 @@ KILLED = event("ended", 2, 5, code=-9)
         ),
         (  # a replica that is coming is no replica that is missing
             known(partition((1, 2), 1, (0, 1, 2), adding=(0,), removing=(2,))),
-            [Code.MOVING, Code.NOT_PREFERRED],
+            [Code.MOVING],
             ("is being moved: broker 0 gets it and broker 2 gives it up; broker 0 catches up"),
             ("tidelog partition reassign status",),
         ),

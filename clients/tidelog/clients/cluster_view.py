@@ -4,7 +4,7 @@ A leader epoch never goes back for the same topic id: an answer of a broker that
 not undo what a faster one said.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.clients.asking import (
@@ -27,6 +27,7 @@ from tidelog.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
@@ -79,6 +80,8 @@ class ClusterView:
         self.cluster_id: str | None = None
         self.controller_id: int = NO_LEADER
         self.brokers: dict[int, Address] = {}
+        self.racks: dict[int, str] = {}
+        """Of those brokers that have one."""
         self.topics: dict[str, TopicView] = {}
         self.errors: dict[str, ErrorCode] = {}
         """Why the last answer gave no partitions for a topic."""
@@ -129,13 +132,17 @@ class ClusterView:
         self.cluster_id = answer.cluster_id
         self.controller_id = answer.controller_id
         if answer.brokers:
-            self.brokers = {one.node_id: Address(one.host, one.port) for one in answer.brokers}
+            self._update_brokers(answer.brokers)
         if whole:
             named = {one.name for one in answer.topics}
             self.topics = {name: one for name, one in self.topics.items() if name in named}
             self.errors = {}
         for topic in answer.topics:
             self._update_topic(topic)
+
+    def _update_brokers(self, brokers: Sequence[MetadataResponseBroker]) -> None:
+        self.brokers = {one.node_id: Address(one.host, one.port) for one in brokers}
+        self.racks = {one.node_id: one.rack for one in brokers if one.rack is not None}
 
     def _update_topic(self, answer: MetadataResponseTopic) -> None:
         name = answer.name

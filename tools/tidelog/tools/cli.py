@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "logs": ("logs", "logs", "Show what the processes say."),
     "wait": ("wait", "wait", "Wait until something is really so."),
     "topic": ("topics", "topic", "Create, list, describe, change and delete topics."),
+    "partition": ("partition", "partition", "Move replicas to other brokers."),
     "leader": ("leader", "leader", "Have leaders of partitions elected anew."),
     "config": ("config", "config", "Show and change settings of topics, brokers and groups."),
     "produce": ("produce", "produce", "Write lines of standard input into a topic."),

@@ -51,8 +51,10 @@ class Place(Struct, frozen=True):
         return self.view.leader == NO_LEADER and self.view.trusts(BrokerId(broker))
 
     def should_be_led_by(self, broker: int) -> bool:
-        """Somebody else leads it, though this one is preferred."""
-        return self.preferred == broker and self.view.leader not in {broker, NO_LEADER}
+        """Somebody else leads it, though this one is preferred, and does not only come yet."""
+        coming = broker in self.view.adding and broker not in self.view.isr
+        is_led = self.view.leader not in {broker, NO_LEADER}
+        return self.preferred == broker and is_led and not coming
 
 
 class Code(StrEnum):
