@@ -136,7 +136,10 @@ class Operations:
 
     def make_again(self) -> None:
         """Nothing of the topic that was is seen in the topic that is."""
-        self._made += 1
+        self.delete()
+        self.make()
+
+    def delete(self) -> None:
         deleting = k20.DeleteTopicsRequest(
             topics=[k20.DeleteTopicState(name=EBB)], timeout_ms=10_000
         )
@@ -144,6 +147,9 @@ class Operations:
             lambda: self._ask(k20.API, 6, deleting).responses[0].error_code,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
+
+    def make(self) -> None:
+        self._made += 1
         configs = [k19.CreatableTopicConfig(name="min.insync.replicas", value="2")]
         topic = k19.CreatableTopic(
             name=EBB, num_partitions=2, replication_factor=3, assignments=[], configs=configs
@@ -239,10 +245,13 @@ class Operations:
                     continue
         raise AssertionError(f"no broker answers key {api.key}")
 
-    def partitions_of(self, topic: str) -> int:
+    def replicas_of(self, topic: str) -> list[list[int]]:
+        """By partition."""
         asked = [k03.MetadataRequestTopic(name=topic)]
         request = k03.MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        return len(self._ask(k03.API, 12, request).topics[0].partitions)
+        (row,) = self._ask(k03.API, 12, request).topics
+        placed = {one.partition_index: list(one.replica_nodes) for one in row.partitions}
+        return [placed[index] for index in range(len(placed))]
 
 
 class Reader:

@@ -54,6 +54,7 @@ class Soak:
             "something while the coordinator dies": self._coordinator_dies,
             "something while a broker dies": self._broker_dies,
             "make again while a broker is dead": self._make_again_without_one,
+            "delete while a broker is dead": self._delete_without_one,
         }
 
     def run(self, seconds: float) -> list[str]:
@@ -122,11 +123,28 @@ class Soak:
             timer.join()
 
     def _make_again_without_one(self) -> None:
-        broker = self._rng.choice(self.operations.brokers)
+        broker = self._kill_one_that_has_it()
+        self.operations.make_again()
+        self._bring_back(broker)
+
+    def _delete_without_one(self) -> None:
+        broker = self._kill_one_that_has_it()
+        self.operations.delete()
+        self._bring_back(broker)
+        self.operations.make()
+
+    def _kill_one_that_has_it(self) -> int:
+        broker = self._rng.choice(self.operations.replicas_of(EBB)[0])
         self._tell(f"  without {broker}")
         self._cluster.done("broker", "kill", str(broker))
-        self.operations.make_again()
+        return broker
+
+    def _bring_back(self, broker: int) -> None:
+        """It deletes what is left of the topic before it takes clients."""
         self._cluster.done("broker", "start", str(broker))
+        wrong = wrong_places(open_folder(Path(self._cluster.data)))
+        left = [line for line in wrong if line.startswith(f"broker {broker} still has {EBB}-")]
+        assert left == []
 
     # -- what must be true
 
@@ -136,7 +154,7 @@ class Soak:
         operations.settle()
         for topic in (TIDES, SWELL, EBB):
             self._cluster.done("wait", "isr", topic, "--timeout", "60")
-        grown = operations.partitions_of(SWELL)
+        grown = len(operations.replicas_of(SWELL))
         self._cluster.stop()
         folder = open_folder(Path(self._cluster.data))
         wrong = [failure for load in loads for failure in load.failed]
