@@ -25,6 +25,7 @@ from tidelog.tools.supervisor.plan import (
     Phase,
     Plan,
     Refused,
+    RemoveAsked,
     Send,
     Spawn,
     Spawned,
@@ -296,6 +297,15 @@ def test_an_added_process_is_spawned_at_once_and_restarted_as_its_kind_is() -> N
         bench.step(BecameReady(added))
         after = bench.step(Ended(added, -signal.SIGKILL))
         assert any(isinstance(action, Spawn) for action in after) == restart
+
+
+def test_a_removed_process_is_not_known_any_more() -> None:
+    bench = Bench().opened()
+    bench.step(StopAsked(BROKER_1))
+    bench.step(Ended(BROKER_1, 0))
+    assert bench.step(RemoveAsked(BROKER_1)) == []
+    assert BROKER_1 not in bench.plan.processes
+    assert terminated(bench.step(EndAsked())) == [BROKER_0]
 
 
 def test_nothing_is_added_to_a_cluster_that_is_ending() -> None:

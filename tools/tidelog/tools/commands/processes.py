@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import click
 
 from tidelog.tools.commands.cluster import VERSION, link_to
+from tidelog.tools.commands.members import add, remove
 from tidelog.tools.output import (
     CliError,
     Command,
@@ -19,7 +20,6 @@ from tidelog.tools.output import (
 from tidelog.tools.supervisor.ask import SaidNoError
 
 _DONE_WORD = {
-    "add": "added",
     "start": "started",
     "stop": "stopped",
     "restart": "restarted",
@@ -96,20 +96,6 @@ def _coordinator_command(what: str, text: str) -> click.Command:
 )
 def broker() -> None:
     """Add, start, stop, kill or pause brokers; returns when it is so."""
-
-
-@broker.command(examples=("tidelog broker add", "tidelog broker add --json"))
-@cluster_options
-@json_option
-def add(target: Target, *, as_json: bool) -> None:
-    """Start one more broker, with the next id.
-
-    Returns when it takes clients. It stays with the cluster, and topics made from now on may be
-    placed on it.
-    """
-    with _telling(as_json=as_json) as told, link_to(target) as link:
-        answer = link.ask("add")
-        told("add", "broker", answer["id"], answer["pid"])
 
 
 @broker.command(examples=("tidelog broker restart 0", "tidelog broker restart --rolling --json"))
@@ -208,4 +194,6 @@ def _fill(
 
 
 _fill(broker, _broker_command, _BROKER_COMMANDS)
+broker.add_command(add)
+broker.add_command(remove)
 _fill(coordinator, _coordinator_command, _COORDINATOR_COMMANDS)

@@ -62,6 +62,10 @@ class Desk(Protocol):
         """One more, being started; CannotStartError where there is no place for it."""
         ...
 
+    def remove_broker(self, name: Name) -> None:
+        """One that has ended; CannotStartError where that cannot be written down."""
+        ...
+
     def send(self, name: Name, number: signal.Signals) -> None: ...
 
     def is_stopped(self, name: Name) -> bool: ...
@@ -139,6 +143,8 @@ class Answers:
                 self._one(connection, what, self._named(document))
             case "add":
                 self._add(connection)
+            case "remove":
+                self._remove(connection, self._named(document))
             case "restart":
                 self._restart(connection, self._named(document))
             case what:
@@ -191,6 +197,24 @@ class Answers:
             return so_far if so_far is None else {**so_far, "id": name.process_id}
 
         self._wait(connection, answer, _STARTS_WITHIN, lambda: _not_in_time("start", process))
+
+    def _remove(self, connection: Connection, process: Process) -> None:
+        """Whoever asks has moved away what it held."""
+        name = process.name
+        brokers = [one for one in self._desk.plan.processes if one.role is Role.BROKER]
+        if name not in brokers:
+            raise RefusedError("only brokers can be removed", WRONG_USAGE)
+        if process.phase is not Phase.ENDED:
+            raise RefusedError(
+                f"{name} runs: stop it with tidelog broker stop {name.process_id}", FAILED
+            )
+        if len(brokers) == 1:
+            raise RefusedError(f"{name} is the last one: end the cluster with tidelog down", FAILED)
+        try:
+            self._desk.remove_broker(name)
+        except CannotStartError as error:
+            raise RefusedError(f"{name} cannot be removed: {error}", FAILED) from error
+        connection.answer(_is_so(process.pid))
 
     def _one(self, connection: Connection, what: str, process: Process) -> None:
         if (what == "start") == process.is_alive:

@@ -38,7 +38,7 @@ class Cluster(Struct):
 
     cluster_id: str
     ports: list[int] = field(default_factory=list)
-    """One for each broker, by its id."""
+    """One for each broker that ever was, by its id; 0 where it was removed."""
     base_port: int = 0
     disk_generation: int = 0
     incarnations_reserved: int = 0
@@ -46,6 +46,11 @@ class Cluster(Struct):
     """As the last start gave them; each start reads its sources anew."""
     broker_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     format: int = FORMAT
+
+    @property
+    def brokers(self) -> list[int]:
+        """The ids of those there are."""
+        return [broker for broker, port in enumerate(self.ports) if port]
 
 
 class Run(Struct, frozen=True):

@@ -86,6 +86,12 @@ class AddAsked(Struct, frozen=True):
     name: Name
 
 
+class RemoveAsked(Struct, frozen=True):
+    """A process that has ended, not to be known any more."""
+
+    name: Name
+
+
 class StopAsked(Struct, frozen=True):
     name: Name
 
@@ -101,7 +107,16 @@ class Ticked(Struct, frozen=True):
 
 
 Event = (
-    Spawned | BecameReady | Refused | Ended | AddAsked | StartAsked | StopAsked | EndAsked | Ticked
+    Spawned
+    | BecameReady
+    | Refused
+    | Ended
+    | AddAsked
+    | RemoveAsked
+    | StartAsked
+    | StopAsked
+    | EndAsked
+    | Ticked
 )
 
 
@@ -208,8 +223,8 @@ class Plan(Struct):
                 self.processes[name].sentence = sentence
             case Ended(name, code):
                 actions = self._ended(now, self.processes[name], code)
-            case AddAsked(name):
-                self._start(now, self._add(name))
+            case AddAsked() | RemoveAsked():
+                self._change_members(now, event)
             case StartAsked(name):
                 self._start(now, self.processes[name])
             case StopAsked(name):
@@ -239,6 +254,13 @@ class Plan(Struct):
 
     def not_ready(self) -> list[Process]:
         return [p for p in self.processes.values() if p.phase is not Phase.RUNNING]
+
+    def _change_members(self, now: Instant, event: AddAsked | RemoveAsked) -> None:
+        if isinstance(event, AddAsked):
+            self._start(now, self._add(event.name))
+            return
+        assert self.processes[event.name].phase is Phase.ENDED, self.processes[event.name]
+        del self.processes[event.name]
 
     def _add(self, name: Name) -> Process:
         assert name not in self.processes, name

@@ -75,4 +75,5 @@ def _why(port: int, error: OSError) -> str:
 
 
 def bootstrap(ports: Sequence[int]) -> str:
-    return ",".join(f"{HOST}:{port}" for port in ports)
+    """Where clients find the brokers; one that was removed has no port."""
+    return ",".join(f"{HOST}:{port}" for port in ports if port)

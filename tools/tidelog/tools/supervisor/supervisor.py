@@ -13,29 +13,28 @@ import time
 from collections.abc import Callable
 from typing import Any, assert_never
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import BrokerId, Incarnation
 from tidelog.kernel.instant import Instant, ms, s
 from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, log_file, supervisor_socket
-from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.events import Kind
 from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
 from tidelog.node.runtime.cut_off import CannotCutError, cut_off
 from tidelog.node.runtime.process import EventLog
 from tidelog.node.runtime.recorder import Recorder
-from tidelog.tools.supervisor import child, plan, proc
+from tidelog.tools.supervisor import child, membership, plan, proc
 from tidelog.tools.supervisor.answers import Answers
 from tidelog.tools.supervisor.entries import Entries
 from tidelog.tools.supervisor.folder import INCARNATIONS_RESERVED, DataFolder, Run
 from tidelog.tools.supervisor.hang import LOOK_EVERY, HangWatch, Hung, Reading
 from tidelog.tools.supervisor.plan import Name, Phase, Plan
-from tidelog.tools.supervisor.ports import HOST, PortKeeper, bootstrap
+from tidelog.tools.supervisor.ports import HOST, PortKeeper
 from tidelog.tools.supervisor.report import Report
 from tidelog.tools.supervisor.service import Document, Service
-from tidelog.tools.supervisor.sources import PORT_MAX, Wish
+from tidelog.tools.supervisor.sources import Wish
 from tidelog.tools.supervisor.status import VERSION, Seen, document, role_word, state_of
 
 _FORCE_AFTER = s(5)
@@ -90,7 +89,7 @@ class Supervisor:
         cluster = setup.folder.cluster
         self._seats = 1 + (setup.wish.standby_coordinators or 0)
         names = [Name(Role.COORDINATOR, seat) for seat in range(self._seats)]
-        names += [Name(Role.BROKER, broker) for broker in range(len(cluster.ports))]
+        names += [Name(Role.BROKER, broker) for broker in cluster.brokers]
         first = Incarnation(cluster.incarnations_reserved - INCARNATIONS_RESERVED + 1)
         self.plan = Plan.of(names, restart=setup.restart, next_incarnation=first)
         self._answers = Answers(self)
@@ -276,32 +275,19 @@ class Supervisor:
 
     def add_broker(self) -> Name:
         """One more, with the next id and its port; it stays a part of this cluster's data."""
-        cluster, ports = self._setup.folder.cluster, self._setup.ports
-        broker = len(cluster.ports)
-        if broker == BROKERS_MAX:
-            raise CannotStartError(
-                f"a cluster has at most {BROKERS_MAX} brokers: start another one"
-            )
-        wanted = cluster.base_port and cluster.base_port + broker
-        if wanted > PORT_MAX:
-            raise CannotStartError(
-                f"its port would be {wanted}, over {PORT_MAX}: choose a lower --base-port"
-            )
-        port = ports.keep(wanted)
-        cluster.ports.append(port)
-        run = structs.replace(self._run, bootstrap=bootstrap(cluster.ports))
-        try:
-            self._setup.folder.save_cluster()
-            self._setup.folder.save_run(run)
-        except CannotStartError:
-            cluster.ports.pop()
-            ports.let_go(port)
-            raise
-        self._run = run
+        setup = self._setup
+        broker, self._run = membership.add(setup.folder, setup.ports, self._run)
         name = Name(Role.BROKER, broker)
-        log.info("broker_added", of=str(name), port=port)
+        log.info("broker_added", of=str(name), port=self._port(name))
         self.take(plan.AddAsked(name))
         return name
+
+    def remove_broker(self, name: Name) -> None:
+        """One that has ended and will not be started again: nothing of it stays but its folder."""
+        setup, port = self._setup, self._port(name)
+        self._run = membership.remove(setup.folder, setup.ports, self._run, name.process_id)
+        log.info("broker_removed", of=str(name), port=port)
+        self.take(plan.RemoveAsked(name))
 
     def _tell(self, word: str, name: Name) -> None:
         process = self.plan.processes[name]
@@ -355,7 +341,7 @@ class Supervisor:
                 "cluster": run.cluster,
                 "cluster_id": self._setup.folder.cluster.cluster_id,
                 "bootstrap": run.bootstrap,
-                "brokers": len(self._setup.folder.cluster.ports),
+                "brokers": len(self._setup.folder.cluster.brokers),
                 "data": run.data_dir,
                 "pid": run.pid,
                 "seconds": seconds,

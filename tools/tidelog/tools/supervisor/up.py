@@ -7,6 +7,7 @@ import resource
 import signal
 import time
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ from tidelog.tools.supervisor.folder import (
     run_in,
     sentences,
 )
+from tidelog.tools.supervisor.membership import new_ids
 from tidelog.tools.supervisor.ports import PortKeeper, bootstrap
 from tidelog.tools.supervisor.report import PipeReport, Report, relay
 from tidelog.tools.supervisor.sources import (
@@ -169,7 +171,7 @@ class _Preparation:
 
     def _keep_ports(self, folder: DataFolder) -> PortKeeper:
         cluster, wish = folder.cluster, self._request.wish
-        known = len(cluster.ports)
+        known = len(cluster.brokers)
         brokers = wish.brokers or known or BROKERS_DEFAULT
         if brokers < known:
             raise CannotStartError(
@@ -179,17 +181,20 @@ class _Preparation:
         base = cluster.base_port if known else BASE_PORT_DEFAULT
         if wish.base_port is not None:
             base = wish.base_port
-        if base + brokers - 1 > PORT_MAX:
+        ids = [*cluster.brokers, *islice(new_ids(cluster), brokers - known)]
+        if base + max(ids) > PORT_MAX:
             raise CannotStartError(
                 f"--base-port {base}: with {brokers} brokers it must be at most "
-                f"{PORT_MAX - brokers + 1}"
+                f"{PORT_MAX - max(ids)}"
             )
-        preferred = cluster.ports if base == cluster.base_port else []
-        preferred = preferred + [0] * (brokers - len(preferred))
+        preferred = dict(enumerate(cluster.ports)) if base == cluster.base_port else {}
         keeper = PortKeeper()
+        ports = {
+            broker: keeper.keep(base and base + broker, preferred=preferred.get(broker, 0))
+            for broker in ids
+        }
         cluster.ports = [
-            keeper.keep(base and base + broker, preferred=preferred[broker])
-            for broker in range(brokers)
+            ports.get(broker, 0) for broker in range(max(len(cluster.ports), max(ids) + 1))
         ]
         cluster.base_port = base
         return keeper
