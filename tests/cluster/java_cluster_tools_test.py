@@ -163,7 +163,9 @@ def test_kafka_metadata_quorum_shows_the_coordinator_and_who_follows_it(tools: K
 def test_kafka_features_describes_and_goes_only_where_the_cluster_can(tools: KafkaTools) -> None:
     said = tools.tool(FEATURES, "describe")
     assert re.fullmatch(
-        r"Feature: metadata\.version\s+SupportedMinVersion: 3\.3-IV3\s+SupportedMaxVersion: "
+        r"Feature: group\.version\s+SupportedMinVersion: 1\s+SupportedMaxVersion: 1\s+"
+        r"FinalizedVersionLevel: 1\s+Epoch: \d+\s+Feature: metadata\.version\s+"
+        r"SupportedMinVersion: 3\.3-IV3\s+SupportedMaxVersion: "
         r"4\.1-IV1\s+FinalizedVersionLevel: 4\.1-IV1\s+Epoch: \d+\s*",
         said,
     )

@@ -35,9 +35,13 @@ def test_the_first_controller_of_a_cluster_names_it_and_finalizes_its_features()
     assert controlled.log == [
         ClusterCreated(CLUSTER),
         FeatureChanged("metadata.version", 27),
+        FeatureChanged("group.version", 1),
         ControllerActivated(controlled.image.controller_epoch, Incarnation(1), "run-1"),
     ]
-    assert controlled.image.finalized_features() == (2, {"metadata.version": 27})
+    assert controlled.image.finalized_features() == (
+        3,
+        {"metadata.version": 27, "group.version": 1},
+    )
 
 
 def test_each_controller_raises_the_epoch() -> None:
@@ -54,19 +58,19 @@ def test_the_log_of_another_cluster_is_refused() -> None:
 
 def test_a_broker_s_epoch_is_the_offset_of_its_registration() -> None:
     controlled = Controlled()
-    assert controlled.ask(registering(ONE)) == BrokerRegistration(Offset(3))
-    assert isinstance(controlled.log[3], BrokerRegistered)
-    assert controlled.log[3].epoch == 3
+    assert controlled.ask(registering(ONE)) == BrokerRegistration(Offset(4))
+    assert isinstance(controlled.log[4], BrokerRegistered)
+    assert controlled.log[4].epoch == 4
 
 
 def test_a_broker_is_fenced_until_it_has_applied_its_registration() -> None:
     controlled = Controlled()
     controlled.ask(registering(ONE))
     assert not controlled.image.is_alive(ONE)
-    controlled.ask(BrokerApplied(ONE, Incarnation(1), Offset(2)))
-    assert not controlled.image.is_alive(ONE)
     controlled.ask(BrokerApplied(ONE, Incarnation(1), Offset(3)))
-    assert controlled.last_records == (BrokerUnfenced(ONE, Offset(3)),)
+    assert not controlled.image.is_alive(ONE)
+    controlled.ask(BrokerApplied(ONE, Incarnation(1), Offset(4)))
+    assert controlled.last_records == (BrokerUnfenced(ONE, Offset(4)),)
     assert controlled.image.alive() == [ONE]
 
 

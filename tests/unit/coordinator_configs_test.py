@@ -273,7 +273,7 @@ def test_a_group_and_a_subscription_have_settings_of_their_own(
         (GROUP, "", "share.session.timeout.ms", "46000", 42, "Default group resources"),
         (GROUP, "g", "nope", "1", 40, "Unknown group config name: nope"),
         (GROUP, "g", "consumer.session.timeout.ms", "x", 40, "must be a whole number"),
-        (GROUP, "g", "consumer.session.timeout.ms", "44999", 40, "greater than or equal to group."),
+        (GROUP, "g", "consumer.session.timeout.ms", "5999", 40, "greater than or equal to group."),
         (GROUP, "g", "consumer.session.timeout.ms", "60001", 40, "less than or equal to group."),
         (GROUP, "g", "streams.num.standby.replicas", "3", 40, "less than or equal to group."),
         (METRICS, "", "interval.ms", "200", 42, "can't be empty"),

@@ -9,6 +9,9 @@ from typing import Final, NamedTuple
 METADATA_VERSION: Final = "metadata.version"
 """Which metadata records Kafka's controllers may write; tools ask for it, ours does not need it."""
 
+GROUP_VERSION: Final = "group.version"
+"""At 1 there are groups of the consumer protocol; they cannot be turned off."""
+
 
 class Levels(NamedTuple):
     """The lowest and the highest that can be asked for."""
@@ -17,5 +20,8 @@ class Levels(NamedTuple):
     highest: int
 
 
-SUPPORTED: Final[Mapping[str, Levels]] = {METADATA_VERSION: Levels(7, 27)}
+SUPPORTED: Final[Mapping[str, Levels]] = {
+    METADATA_VERSION: Levels(7, 27),
+    GROUP_VERSION: Levels(1, 1),
+}
 """A cluster is finalized at the highest level of each."""
