@@ -1,5 +1,6 @@
 """A broker's request handlers without sockets, coordinator or processes: frames in, answers out."""
 
+import itertools
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -199,6 +200,7 @@ class HandlerBench:
             broker_settings=self.configs.given,
             on_trouble=lambda key, reason: self.failures.append((key, reason)),
         )
+        self._uuids = itertools.count(1)
         self.broker = Broker(
             me=ME,
             settings=self.configs.values,
@@ -213,6 +215,7 @@ class HandlerBench:
             storage=self.storage,
             aside=self._aside,
             on_storage_failure=lambda key, error: self.failures.append((key, str(error))),
+            new_uuid=lambda: str(next(self._uuids)),
             someone_left=lambda: self.someone_left,
             wall_offset_ns=START_MS * 1_000_000,
         )

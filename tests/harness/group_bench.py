@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from harness.brokers import FakeClient, HandlerBench
+from harness.brokers import FakeClient, HandlerBench, led_here
+from tidelog.kernel.ids import Partition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.groups.placement import OFFSETS_TOPIC
 from tidelog.wire.frame import decode_response
 from tidelog.wire.header import AnyApi
 from tidelog.wire.messages import k08_offset_commit, k09_offset_fetch
+from tidelog.wire.metadata_records import PartitionChanged
 
 
 class GroupBench(HandlerBench):
@@ -113,3 +115,16 @@ def fetch_offsets(bench: HandlerBench, group: str, **topics: int) -> dict[tuple[
         for topic in answer.topics
         for row in topic.partitions
     }
+
+
+def elected_again(bench: HandlerBench, epoch: int) -> None:
+    """This broker leads the groups' partitions anew: it knows only what their logs hold."""
+    topic = bench.image.names[OFFSETS_TOPIC]
+    bench.replay(
+        *(
+            PartitionChanged(
+                topic.id, Partition(n), led_here(leader_epoch=epoch, partition_epoch=epoch)
+            )
+            for n in range(len(topic.partitions))
+        )
+    )

@@ -99,7 +99,7 @@ class Life:
         self._last_call = 0
         self._swept = False
         self.standing = Standing(fences, me, self._on_lost)
-        self.waiting = Waiting(SimulatedAlarm(self._at, self._on_alarm).set)
+        self.waiting = Waiting(SimulatedAlarm(self, self._on_alarm).set)
         self.replicas = Replicas()
         self.configs = BrokerSettings(me, settings or {})
         self.storage = SimulatedStorage(
@@ -124,7 +124,7 @@ class Life:
         stopped = stop_kind(self.logs)
         self.link = Link(Me(CLUSTER, me, incarnation, "127.0.0.1", 9092 + me, stopped=stopped))
         self.broker = self._make_broker()
-        self.broker.groups.alarm = SimulatedAlarm(self._at, self.broker.groups.ring).set
+        self.broker.groups.alarm = SimulatedAlarm(self, self.broker.groups.ring).set
         self.dispatcher = Dispatcher(self.broker, routes())
 
     def _make_machine(self, shelf: Shelf) -> Replication:
@@ -158,6 +158,7 @@ class Life:
             storage=MemoryVolume(),
             aside=lambda work, done: done(self.world.now, work()),
             on_storage_failure=self._on_storage_failure,
+            new_uuid=lambda: f"{self.incarnation}-{self._new_call()}",
             wall_offset_ns=NOW_MS * 1_000_000,
         )
 
@@ -277,9 +278,6 @@ class Life:
         self.standing.is_lost()
         self.waiting.expire(now)
         return self.waiting.deadline()
-
-    def _at(self, when: Instant, action: Callable[[Instant], None]) -> None:
-        self.world.later(self, when, lambda: action(self.world.now))
 
     # -- the coordinator
 

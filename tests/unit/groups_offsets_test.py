@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.brokers import HandlerBench, led_here
-from harness.group_bench import GroupBench, commit, commit_request, fetch_offsets
+from harness.brokers import led_here
+from harness.group_bench import GroupBench, commit, commit_request, elected_again, fetch_offsets
 from tidelog.kernel.ids import Partition
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 from tidelog.wire.errors import ErrorCode
@@ -20,19 +20,6 @@ def bench(tmp_path: Path) -> GroupBench:
     bench = GroupBench(tmp_path / "log0")
     bench.topic("t", 3)
     return bench
-
-
-def elected_again(bench: HandlerBench, epoch: int) -> None:
-    """This broker leads the groups' partitions anew: it knows only what their logs hold."""
-    topic = bench.image.names[OFFSETS_TOPIC]
-    bench.replay(
-        *(
-            PartitionChanged(
-                topic.id, Partition(n), led_here(leader_epoch=epoch, partition_epoch=epoch)
-            )
-            for n in range(len(topic.partitions))
-        )
-    )
 
 
 def test_what_is_committed_is_fetched_and_the_rest_is_unknown(bench: GroupBench) -> None:

@@ -18,7 +18,6 @@ from tidelog.wire.messages import (
     k02_list_offsets,
     k03_metadata,
     k10_find_coordinator,
-    k18_api_versions,
     k22_init_producer_id,
 )
 from tidelog.wire.records import Origin, Record, build_batch, iterate_batches, iterate_records
@@ -342,50 +341,6 @@ def test_transactional_ids_have_no_coordinator_yet(bench: HandlerBench) -> None:
     new = k10_find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["g", "h", "g"])
     answer = bench.ask(k10_find_coordinator.API, 4, new)
     assert [(row.key, row.error_code) for row in answer.coordinators] == [("g", 15), ("h", 15)]
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_api_versions_tells_exactly_the_routes(bench: HandlerBench, version: int) -> None:
-    request = k18_api_versions.ApiVersionsRequest(
-        client_software_name="a-b.c", client_software_version="1.0"
-    )
-    answer = bench.ask(k18_api_versions.API, version, request)
-    told = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-    assert told == {
-        0: (0, 11),
-        1: (4, 17),
-        2: (1, 10),
-        3: (0, 13),
-        8: (2, 9),
-        9: (1, 9),
-        10: (0, 6),
-        18: (0, 4),
-        19: (2, 7),
-        20: (1, 6),
-        21: (0, 2),
-        22: (0, 5),
-        23: (2, 4),
-        29: (1, 3),
-        30: (1, 3),
-        31: (1, 3),
-        32: (1, 4),
-        33: (0, 2),
-        35: (1, 5),
-        37: (0, 3),
-        43: (0, 2),
-        44: (0, 1),
-        45: (0, 1),
-        46: (0, 0),
-        55: (0, 2),
-        57: (0, 2),
-        60: (0, 2),
-        61: (0, 0),
-        64: (0, 0),
-        68: (0, 1),
-        69: (0, 1),
-        74: (0, 1),
-        75: (0, 0),
-    }
 
 
 def test_answers_on_one_connection_come_in_order_of_its_requests(bench: HandlerBench) -> None:

@@ -109,6 +109,8 @@ class Broker:
     aside: Aside
     on_storage_failure: Callable[[TopicPartition, Exception], None]
     """Told when a partition's files could not be written or read."""
+    new_uuid: Callable[[], str]
+    """Makes part of a member's id."""
     wall_offset_ns: int = 0
     """What the wall clock is ahead of the monotonic one; the shell keeps it current."""
     counters: Counters = field(default_factory=Counters)

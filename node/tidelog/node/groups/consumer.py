@@ -43,6 +43,7 @@ class ConsumerGroup:
 
     kind = KIND
     protocol_type = KIND
+    is_vain = False
     empty_since_ms = None
     """Offsets of these groups are kept for so long since they were committed, as Kafka does."""
 

@@ -54,6 +54,11 @@ class Group(Protocol):
         """Since when, where it is known."""
         ...
 
+    @property
+    def is_vain(self) -> bool:
+        """Whether it may be dropped: nobody is in it, and its log says nothing of it."""
+        ...
+
     def subscribed(self) -> AbstractSet[str] | None:
         """The topics its members read; None where that cannot be known."""
         ...

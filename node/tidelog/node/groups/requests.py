@@ -86,5 +86,114 @@ class TopicDeleted(Struct, frozen=True):
     topic: str
 
 
-READ_ONLY: Final[frozenset[type]] = frozenset({FetchOffsets, ListGroups, DescribeConsumerGroup})
+# -- of the classic protocol
+
+
+class JoinGroup(Struct, frozen=True):
+    """Become a member, or be one in the next generation. Answered with Joined or JoinRefused, once
+    the generation is complete."""
+
+    group: str
+    who: Who
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    needs_known_id: bool
+    """A member without an id is given one first, and comes again with it (KIP-394)."""
+    may_skip_assignment: bool
+    """A static leader that comes back understands that it need not assign anew."""
+    new_member_id: str
+    """Its id, if it has none yet and is let in, or shall come again."""
+    reason: str = ""
+
+
+class JoinedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    subscription: bytes
+
+
+class Joined(Struct, frozen=True):
+    """A member of a generation; its leader is told of all the others."""
+
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str
+    member_id: str
+    members: tuple[JoinedMember, ...] = ()
+    skip_assignment: bool = False
+
+
+class JoinRefused(Struct, frozen=True):
+    """Not a member, and which id it was refused under."""
+
+    code: ErrorCode
+    member_id: str
+
+
+class SyncGroup(Struct, frozen=True):
+    """Ask for an assignment; the leader brings all of them. Answered with Synced."""
+
+    group: str
+    who: Who
+    protocol_type: str | None
+    protocol: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+
+
+class Synced(Struct, frozen=True):
+    protocol_type: str
+    protocol: str
+    assignment: bytes
+
+
+class Heartbeat(Struct, frozen=True):
+    """A member lives. Answered with None."""
+
+    group: str
+    who: Who
+
+
+class LeavingMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    reason: str = ""
+
+
+class LeaveGroup(Struct, frozen=True):
+    """Members go. Answered with a tuple of codes, in their order."""
+
+    group: str
+    members: tuple[LeavingMember, ...]
+
+
+class DescribeGroup(Struct, frozen=True):
+    """Answered with GroupDescribed."""
+
+    group: str
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    subscription: bytes
+    assignment: bytes
+
+
+class GroupDescribed(Struct, frozen=True):
+    state: str
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+READ_ONLY: Final[frozenset[type]] = frozenset(
+    {FetchOffsets, ListGroups, DescribeGroup, DescribeConsumerGroup, Heartbeat}
+)
 """These are answered also while too few replicas are in sync to decide anything."""

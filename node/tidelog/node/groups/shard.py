@@ -6,23 +6,30 @@ into records, and only their replay changes what a fail-over must not lose.
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from tidelog.kernel.ids import RequestId
 from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.limits import GROUP_BYTES_MAX
 from tidelog.kernel.shard import Decision
 from tidelog.node.groups import requests as ask
+from tidelog.node.groups.classic import ClassicGroup
 from tidelog.node.groups.codec import StoredRecord
 from tidelog.node.groups.consumer_groups import ConsumerGroups
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat, DescribeConsumerGroup
 from tidelog.node.groups.group import Draft, Group
 from tidelog.node.groups.offsets import Offsets
-from tidelog.node.groups.records import NEVER, CommittedOffset, OffsetRecord
+from tidelog.node.groups.records import (
+    NEVER,
+    CommittedOffset,
+    GroupRecord,
+    GroupState,
+    OffsetRecord,
+)
 from tidelog.node.groups.records_consumer import ConsumerRecord
 from tidelog.node.groups.topics import Topics
 from tidelog.wire.errors import ErrorCode, Rejected
 
-SIMPLE_KIND: Final = "classic"
 EMPTY: Final = "Empty"
 _MINUTE_MS: Final = 60_000
 _EXPIRED_AT_ONCE_MAX: Final = 1_000
@@ -52,6 +59,8 @@ class GroupShard:
         self._alarms: dict[str, Instant] = {}
         """When each group wants to be looked at; entries of `_due` that say otherwise are stale."""
         self._next_expiry: Instant | None = None
+        self._suspects: set[str] = set()
+        """Groups that may be in vain; looked at when what was decided last is replayed."""
         self._answerers: Mapping[type, Answerer] = {
             ask.CommitOffsets: self._commit_offsets,
             ask.FetchOffsets: self._fetch_offsets,
@@ -61,6 +70,11 @@ class GroupShard:
             ask.TopicDeleted: self._topic_deleted,
             ConsumerHeartbeat: self._consumers.heartbeat,
             DescribeConsumerGroup: self._consumers.describe,
+            ask.JoinGroup: self._join,
+            ask.SyncGroup: self._sync,
+            ask.Heartbeat: self._heartbeat,
+            ask.LeaveGroup: self._leave,
+            ask.DescribeGroup: self._describe,
         }
 
     # -- as every shard
@@ -71,14 +85,18 @@ class GroupShard:
         asked: RequestId,
         request: Any,  # noqa: ANN401 -- any of `requests`
     ) -> Decision[StoredRecord, Any]:
+        self._drop_vain()
         draft = Draft()
-        self._answerers[type(request)](now, asked, request, draft)
-        name = getattr(request, "group", None)
-        if name is not None:
-            self._watch(name)
+        try:
+            self._answerers[type(request)](now, asked, request, draft)
+        finally:
+            name = getattr(request, "group", None)
+            if name is not None:
+                self._watch(name)
         return draft.decision()
 
     def expire(self, now: Instant) -> Decision[StoredRecord, Any]:
+        self._drop_vain()
         draft = Draft()
         while self._due and self._due[0][0] <= now:
             at, name = heapq.heappop(self._due)
@@ -99,8 +117,22 @@ class GroupShard:
                 self._offsets.replay(record)
             case ConsumerRecord():
                 self._consumers.replay(record)
+            case GroupRecord(name, state):
+                self._replay_group(name, state)
             case _:
-                raise AssertionError(record)
+                assert_never(record)
+
+    def _replay_group(self, name: str, state: GroupState | None) -> None:
+        if state is None:
+            self._groups.pop(name, None)
+            return
+        group = self._groups.get(name)
+        if not isinstance(group, ClassicGroup):
+            group = self._groups[name] = self._new_classic(name)
+        group.replay(state)
+
+    def _new_classic(self, name: str) -> ClassicGroup:
+        return ClassicGroup(name, self._settings, self._wall_ms)
 
     def replay_pending(self, producer_id: int, records: Iterable[StoredRecord]) -> None:
         """Records of a transaction that has not ended."""
@@ -130,11 +162,20 @@ class GroupShard:
     def _watch(self, name: str) -> None:
         """Look at the group when it wants that."""
         group = self._consumers.newborn(name) or self._groups.get(name)
+        if group is not None and group.is_empty:
+            self._suspects.add(name)
         wanted = None if group is None else group.deadline()
         known = self._alarms.get(name)
         if wanted is not None and (known is None or wanted < known):
             self._alarms[name] = wanted
             heapq.heappush(self._due, (wanted, name))
+
+    def _drop_vain(self) -> None:
+        for name in self._suspects:
+            group = self._groups.get(name)
+            if group is not None and group.is_vain:
+                del self._groups[name]
+        self._suspects.clear()
 
     # -- offsets
 
@@ -146,6 +187,8 @@ class GroupShard:
             group.check_commit(now, request.who)
         elif request.who.generation >= 0:
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND)
+        if sum(len(one.topic) + len(one.metadata) for one in request.offsets) > GROUP_BYTES_MAX:
+            raise Rejected(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
         now_ms = self._wall_ms(now)
         expire_ms = NEVER if request.kept_ms == NEVER else now_ms + request.kept_ms
         for one in request.offsets:
@@ -263,9 +306,63 @@ class GroupShard:
         self, _now: Instant, asked: RequestId, _request: ask.ListGroups, draft: Draft
     ) -> None:
         simple = (name for name in self._offsets.groups() if name not in self._groups)
-        rows = [ask.ListedGroup(name, "", EMPTY, SIMPLE_KIND) for name in simple]
+        rows = [ask.ListedGroup(name, "", EMPTY, ClassicGroup.kind) for name in simple]
         rows += [
             ask.ListedGroup(name, group.protocol_type, group.state, group.kind)
             for name, group in self._groups.items()
         ]
         draft.reply(asked, tuple(rows))
+
+    def _describe(
+        self, _now: Instant, asked: RequestId, request: ask.DescribeGroup, draft: Draft
+    ) -> None:
+        group = self._groups.get(request.group)
+        if isinstance(group, ClassicGroup):
+            draft.reply(asked, group.describe())
+        elif group is None and self._offsets.of(request.group):
+            draft.reply(asked, ask.GroupDescribed(EMPTY))
+        else:
+            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group} not found.")
+
+    # -- the classic protocol
+
+    def _join(self, now: Instant, asked: RequestId, request: ask.JoinGroup, draft: Draft) -> None:
+        settings = self._settings
+        low, high = (
+            settings["group.min.session.timeout.ms"],
+            settings["group.max.session.timeout.ms"],
+        )
+        if not low <= request.session_timeout_ms <= high:
+            raise Rejected(ErrorCode.INVALID_SESSION_TIMEOUT)
+        group = self._groups.get(request.group)
+        if isinstance(group, ClassicGroup):
+            group.join(now, asked, request, draft)
+            return
+        if group is not None and not group.is_empty:
+            raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if request.who.member_id:
+            raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID)
+        made = self._new_classic(request.group)
+        made.loaded(now)
+        made.join(now, asked, request, draft)
+        if group is not None:
+            self._forget(group, draft)  # the name, and the offsets, are the new one's
+        self._groups[request.group] = made
+
+    def _sync(self, now: Instant, asked: RequestId, request: ask.SyncGroup, draft: Draft) -> None:
+        self._classic(request.group).sync(now, asked, request, draft)
+
+    def _heartbeat(
+        self, now: Instant, asked: RequestId, request: ask.Heartbeat, draft: Draft
+    ) -> None:
+        self._classic(request.group).heartbeat(now, asked, request, draft)
+
+    def _leave(self, now: Instant, asked: RequestId, request: ask.LeaveGroup, draft: Draft) -> None:
+        self._classic(request.group).leave(now, asked, request, draft)
+
+    def _classic(self, name: str) -> ClassicGroup:
+        """The group; nobody is a member of one that is not there."""
+        group = self._groups.get(name)
+        if not isinstance(group, ClassicGroup):
+            raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group

@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import time
+import uuid
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -136,6 +137,7 @@ class BrokerProcess:
             storage=self._storage,
             aside=Aside(loop),
             on_storage_failure=self._on_storage_failure,
+            new_uuid=lambda: str(uuid.uuid4()),
             someone_left=self._neighbours.someone_left,
         )
         self._group_alarm = Alarm(loop, self._on_group_alarm)
