@@ -109,8 +109,12 @@ def test_a_disk_that_breaks_takes_its_replicas_along_and_nothing_else(tmp_path: 
         assert wrong_in_the_end(cluster, "t", PARTITIONS, [load]) == []
         image_of_all = open_folder(cluster.data).image.names["t"].partitions
         assert [view.lossy_elections for view in image_of_all] == [0] * PARTITIONS
-        verified = cluster.done("log", "verify", "--json").document
-        assert verified["violations"] == []
+        for what in ([], [str(disk.parent)], ["t:0"]):
+            verified = cluster.done("log", "verify", *what, "--json").document
+            assert verified["violations"] == []
+            assert verified["checked"]["batches"] > 0
+        sizes = cluster.done("log", "dump", str(disk.parent)).out
+        assert [line for line in sizes.splitlines() if line in {"near", "far"}] == ["far", "near"]
 
 
 def java_says(cluster: Cluster) -> dict[str, bool]:

@@ -61,7 +61,8 @@ def test_the_checks_find_what_is_lost_different_left_behind_or_not_in_the_log(
         (lost,) = wrong_reads(reader, acked)
         assert "partition 1: 1 not read, one is b'never written'" in lost
 
-        moved, deleted = folder.brokers[0] / f"{SWELL}-7", folder.brokers[1] / "gone-0"
+        places = {broker: only for broker, (only,) in folder.brokers.items()}
+        moved, deleted = places[0] / f"{SWELL}-7", places[1] / "gone-0"
         for left in (moved, deleted):
             left.mkdir()
         assert list(wrong_places(folder)) == [
@@ -69,7 +70,7 @@ def test_the_checks_find_what_is_lost_different_left_behind_or_not_in_the_log(
             "broker 1 still has gone-0",
         ]
 
-        log = max((folder.brokers[2] / f"{TIDES}-0").glob("*.log"))
+        log = max((places[2] / f"{TIDES}-0").glob("*.log"))
         log.write_bytes(log.read_bytes()[:-1])
         (cut, *_) = wrong_replicas(cluster, folder, [])
         assert cut.startswith(f"{TIDES}-0: the replicas' bytes differ")

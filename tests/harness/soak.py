@@ -207,8 +207,8 @@ def wrong_places(folder: Folder) -> Iterator[str]:
         for number, view in enumerate(topic.partitions)
         for broker in view.replicas
     }
-    for broker, directory in folder.brokers.items():
-        for name in sorted(entry.name for entry in directory.iterdir()):
+    for broker, directories in folder.brokers.items():
+        for name in sorted(entry.name for one in directories for entry in one.iterdir()):
             key = key_of(name)
             if key is not None and (broker, key) not in assigned:
                 yield f"broker {broker} still has {name}"

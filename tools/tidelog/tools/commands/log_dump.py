@@ -13,7 +13,7 @@ from tidelog.kernel.instant import WallMs
 from tidelog.node.log.directory import key_of
 from tidelog.tools.completing import topic_names
 from tidelog.tools.log_files.batches import Source, batch_sheet, record_sheet, sources_of
-from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.log_files.cluster_folder import log_directories_in, open_folder
 from tidelog.tools.log_files.directory_sheet import directory_sheet
 from tidelog.tools.log_files.kinds import METADATA_TOPIC, FileKind, base_of, kind_of
 from tidelog.tools.log_files.metadata_log import NAME as METADATA_NAME
@@ -116,6 +116,9 @@ def _sheets(place: Place, point: Point, *, deep: bool, map_only: bool) -> Iterat
             yield from _partition(place.path, point, deep=deep, map_only=map_only)
         case PlaceKind.LOG_DIRECTORY:
             yield directory_sheet(ReadOnlyDirectory(str(place.path)))
+        case PlaceKind.LOG_DIRECTORIES:
+            for directory in log_directories_in(place.path):
+                yield directory_sheet(ReadOnlyDirectory(str(directory)), title=directory.name)
         case PlaceKind.COORDINATOR:
             path = place.path / METADATA_NAME
             yield from _partition(path, point, deep=deep, map_only=map_only)
@@ -157,8 +160,11 @@ def _partition(path: Path, point: Point, *, deep: bool, map_only: bool) -> Itera
 
 def _cluster(path: Path) -> Iterator[Sheet]:
     folder = open_folder(path)
-    for broker, directory in folder.brokers.items():
-        yield directory_sheet(ReadOnlyDirectory(str(directory)), title=f"broker {broker}")
+    for broker, directories in folder.brokers.items():
+        for directory in directories:
+            which = f", {directory.name}" if len(directories) > 1 else ""
+            title = f"broker {broker}{which}"
+            yield directory_sheet(ReadOnlyDirectory(str(directory)), title=title)
     metadata = folder.coordinator / METADATA_NAME
     if metadata.is_dir():
         yield segment_map(ReadOnlyDirectory(str(metadata)), title="metadata log")

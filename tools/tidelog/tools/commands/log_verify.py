@@ -10,6 +10,7 @@ from tidelog.tools.completing import topic_names
 from tidelog.tools.log_files.cluster_folder import (
     verify_coordinator_directory,
     verify_folder,
+    verify_log_directories,
     verify_log_directory,
     verify_partition,
 )
@@ -32,6 +33,7 @@ VERSION = 1
 _CHECKS: dict[PlaceKind, Callable[[Path, Report], None]] = {
     PlaceKind.PARTITION: verify_partition,
     PlaceKind.LOG_DIRECTORY: verify_log_directory,
+    PlaceKind.LOG_DIRECTORIES: verify_log_directories,
     PlaceKind.COORDINATOR: verify_coordinator_directory,
     PlaceKind.CLUSTER: verify_folder,
 }

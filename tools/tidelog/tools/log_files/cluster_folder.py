@@ -9,7 +9,8 @@ from msgspec import Struct, structs
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import BrokerId
-from tidelog.kernel.launch import broker_directory, coordinator_directory
+from tidelog.kernel.launch import broker_directories, coordinator_directory
+from tidelog.node.log.checkpoints import META_PROPERTIES
 from tidelog.node.log.directory import key_of
 from tidelog.node.log.marks import MARK_NAME, decode_mark
 from tidelog.node.metadata.image import MetadataImage, TopicView
@@ -48,15 +49,24 @@ class Folder(Struct, frozen=True):
     """What the metadata log says, as far as it can be read."""
 
     @property
-    def brokers(self) -> dict[int, Path]:
+    def brokers(self) -> dict[int, tuple[Path, ...]]:
         """Their log directories, by id."""
         found = {}
         for entry in self.path.iterdir():
             match = _BROKER.fullmatch(entry.name)
-            directory = Path(broker_directory(str(self.path), int(match[1]))) if match else None
-            if match and directory is not None and directory.is_dir():
-                found[int(match[1])] = directory
+            directories = self._directories(int(match[1])) if match else ()
+            if match and directories:
+                found[int(match[1])] = directories
         return dict(sorted(found.items()))
+
+    def _directories(self, broker: int) -> tuple[Path, ...]:
+        """As the last start was told, those that are there."""
+        cluster = self.cluster
+        settings: Mapping[str, str] = {}
+        if cluster is not None:
+            settings = cluster.settings | cluster.broker_settings.get(str(broker), {})
+        named = broker_directories(str(self.path), broker, settings)
+        return tuple(one for one in map(Path, named) if one.is_dir())
 
     @property
     def coordinator(self) -> Path:
@@ -90,7 +100,8 @@ def around(directory: Path, folder: Folder | None) -> Around:
         generation = mark.disk_generation if mark is not None else 0
         return Around(boot_id=proc.boot_id(), disk_generation=generation, in_use=disk.is_in_use())
     cluster, image = folder.cluster, folder.image
-    match = _BROKER.fullmatch(directory.parent.name)
+    # A name lies in the broker's own folder; below a path each broker has one.
+    match = _BROKER.fullmatch(directory.parent.name) or _BROKER.fullmatch(directory.name)
     broker = None if match is None else image.brokers.get(BrokerId(int(match[1])))
     return Around(
         boot_id=proc.boot_id(),
@@ -143,17 +154,29 @@ def verify_folder(path: Path, report: Report) -> None:
     folder = open_folder(path)
     if folder.cluster is None:
         report.violation(str(path / CLUSTER_FILE), "cannot be read")
-    for directory in folder.brokers.values():
-        verify_log_directory(directory, report)
+    for directories in folder.brokers.values():
+        for directory in directories:
+            verify_log_directory(directory, report, path)
     if folder.coordinator.is_dir():
         verify_coordinator_directory(folder.coordinator, report)
 
 
-def verify_log_directory(path: Path, report: Report) -> None:
-    """One broker's."""
+def verify_log_directories(path: Path, report: Report) -> None:
+    """All that are in a broker's folder."""
+    for directory in log_directories_in(path):
+        verify_log_directory(directory, report)
+
+
+def log_directories_in(path: Path) -> list[Path]:
+    return sorted(one for one in path.iterdir() if (one / META_PROPERTIES).is_file())
+
+
+def verify_log_directory(path: Path, report: Report, cluster: Path | None = None) -> None:
+    """One of a broker's; of this cluster, which it need not lie in."""
 
     def look(found: Report) -> bool:
-        outside = around(path, folder_around(path))
+        folder = folder_around(path) if cluster is None else open_folder(cluster)
+        outside = around(path, folder)
         verify_directory(ReadOnlyDirectory(str(path)), outside, found)
         return outside.in_use
 

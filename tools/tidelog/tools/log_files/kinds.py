@@ -88,9 +88,13 @@ def belongs_in_partition(name: str, *, metadata: bool) -> bool:
     return kind in _PARTITION_FILES or kind is FileKind.LEFT_BEHIND or kind in _BY_SUFFIX.values()
 
 
+OF_A_FILE_SYSTEM: Final = "lost+found"
+"""What the top of a disk holds: a log directory may be one."""
+
+
 def belongs_in_log_directory(name: str) -> bool:
     """Whether a log directory may hold a file or a directory of that name."""
-    if key_of(name) is not None or name.endswith(DELETED_SUFFIX):
+    if key_of(name) is not None or name.endswith(DELETED_SUFFIX) or name == OF_A_FILE_SYSTEM:
         return True
     kind = kind_of(name)
     return kind is FileKind.LEFT_BEHIND or (name in _BY_NAME and kind not in _PARTITION_FILES)

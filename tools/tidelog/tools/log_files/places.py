@@ -10,7 +10,12 @@ from tidelog.kernel.ids import NO_LEADER
 from tidelog.node.log.checkpoints import META_PROPERTIES
 from tidelog.node.log.directory import key_of
 from tidelog.node.log.marks import MARK_NAME
-from tidelog.tools.log_files.cluster_folder import CLUSTER_FILE, Folder, open_folder
+from tidelog.tools.log_files.cluster_folder import (
+    CLUSTER_FILE,
+    Folder,
+    log_directories_in,
+    open_folder,
+)
 from tidelog.tools.log_files.kinds import METADATA_TOPIC, FileKind, kind_of
 from tidelog.tools.log_files.metadata_log import NAME as METADATA_NAME
 from tidelog.tools.output import NOT_FOUND, Target, fail, nearest, not_found, note
@@ -23,6 +28,7 @@ class PlaceKind(Enum):
     FILE = "file"
     PARTITION = "partition"
     LOG_DIRECTORY = "log directory"
+    LOG_DIRECTORIES = "log directories"
     COORDINATOR = "coordinator"
     CLUSTER = "cluster"
 
@@ -55,15 +61,14 @@ def place_of(path: Path) -> Place:
         siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         fail(f"there is nothing at {str(path)!r}{nearest(path.name, siblings)}", NOT_FOUND)
     names = {entry.name for entry in path.iterdir()}
-    if "log0" in names:
-        return place_of(path / "log0")
     kind = _kind_of_directory(path, names)
     if kind is None:
         fail(
             f"{str(path)!r} holds no log: name a cluster's, a broker's or a partition's directory",
             NOT_FOUND,
         )
-    return Place(kind, path)
+    inside = log_directories_in(path) if kind is PlaceKind.LOG_DIRECTORIES else []
+    return place_of(inside[0]) if len(inside) == 1 else Place(kind, path)
 
 
 def _kind_of_directory(path: Path, names: set[str]) -> PlaceKind | None:
@@ -71,9 +76,13 @@ def _kind_of_directory(path: Path, names: set[str]) -> PlaceKind | None:
         return PlaceKind.CLUSTER
     if METADATA_NAME in names and META_PROPERTIES not in names:
         return PlaceKind.COORDINATOR
-    if any(kind_of(name) is FileKind.SEGMENT for name in names) or key_of(path.resolve().name):
-        return PlaceKind.PARTITION
-    return PlaceKind.LOG_DIRECTORY if {META_PROPERTIES, MARK_NAME} & names else None
+    if {META_PROPERTIES, MARK_NAME} & names:
+        return PlaceKind.LOG_DIRECTORY
+    if log_directories_in(path):
+        return PlaceKind.LOG_DIRECTORIES
+    # Last, for a broker's folder is named like one.
+    is_partition = any(kind_of(name) is FileKind.SEGMENT for name in names)
+    return PlaceKind.PARTITION if is_partition or key_of(path.resolve().name) else None
 
 
 def _data_folder(target: Target) -> Path:
@@ -89,7 +98,8 @@ def _replica(topic: str, number: int, folder: Folder, broker: int | None) -> Pla
         return Place(PlaceKind.PARTITION, folder.coordinator / name)
     having = {
         broker_id: directory / name
-        for broker_id, directory in folder.brokers.items()
+        for broker_id, directories in folder.brokers.items()
+        for directory in directories
         if (directory / name).is_dir()
     }
     if broker is not None and broker not in having:
