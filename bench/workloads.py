@@ -152,6 +152,11 @@ def fill(
 ) -> None:
     """Write what will be read."""
     make_topic(bootstrap, topic, replication=replication)
+    write(bootstrap, topic, size=size, records=records, batch=batch)
+
+
+def write(bootstrap: str, topic: str, *, size: int, records: int, batch: int = 1_000_000) -> None:
+    """So many records into a topic that is there."""
     content = values(size)
     producer = Producer({**PRODUCER, "bootstrap.servers": bootstrap, "batch.size": batch})
     for number in range(records):

@@ -55,6 +55,10 @@ PROGRAMS = {
     "many_connections": (["--connections", "3", "--requests", "30", "--idle", "0.3"], {"points"}),
     "many_partitions": (["--partitions", "3", "--idle", "0.3"], {"points"}),
     "memory": (["--partitions", "20", "--connections", "5"], {"kb_per_partition"}),
+    "move": (
+        ["--mib", "1", "--rate", "1", "--seconds", "0.3"],
+        {"over_5s", "free_mb_per_s", "ack_p99_ms_held"},
+    ),
     "produce": (["--seconds", "0.2", "--mb", "20"], {"mb_per_s", "client_cpu_s_per_gb"}),
     "recovery": (["--mib", "2"], {"seconds", "peak_memory_mib"}),
     "rolling": (["--rest", "0"], {"lag_max_s", "late_max_s", "refused"}),
