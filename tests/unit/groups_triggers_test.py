@@ -259,3 +259,43 @@ def test_offsets_of_a_group_stay_while_somebody_is_in_it(tmp_path: Path) -> None
     bench.later(1_800_000)
     assert fetch_offsets(bench, "g") == {}
     assert described(bench).group_state == "Dead"
+
+
+def test_a_member_whose_connection_ended_has_left_where_the_broker_says_so(tmp_path: Path) -> None:
+    bench = GroupBench(tmp_path / "log0", group_member_disconnect_ms="500")
+    one, two = Client(bench), Client(bench)
+    form(bench, one, two)
+    asked = two.start_syncing()
+    assert asked.answer().error_code == 0
+    asked.client.session.abandon()
+    bench.later(499)
+    assert one.beat() == 0
+    bench.later(1)
+    assert one.beat() == REBALANCE
+    cause = history(bench).latest.cause
+    assert (cause.trigger, cause.member_id) == ("connection ended", two.member_id)
+
+
+def test_a_member_that_comes_back_on_another_connection_has_not_left(tmp_path: Path) -> None:
+    bench = GroupBench(tmp_path / "log0", group_member_disconnect_ms="500")
+    one, two = Client(bench), Client(bench)
+    form(bench, one, two)
+    asked = two.start_syncing()
+    asked.client.session.abandon()
+    bench.later(400)
+    assert two.beat() == 0
+    bench.later(200)
+    assert (one.beat(), two.beat()) == (0, 0)
+
+
+def test_who_is_gone_while_it_waits_for_the_others_holds_them_up_no_longer(tmp_path: Path) -> None:
+    bench = GroupBench(tmp_path / "log0", group_member_disconnect_ms="500")
+    one, two = Client(bench), Client(bench)
+    form(bench, one)
+    two.get_id()
+    asked = two.start_joining()
+    asked.client.session.abandon()
+    bench.later(500)
+    again = one.start_joining()
+    assert one.take(again.answer()) == 0
+    assert one.members == [one.member_id]

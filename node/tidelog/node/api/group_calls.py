@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from tidelog.node.api.call import Call
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.errors import ErrorCode
+
+MEMBERS_PER_CONNECTION_MAX: Final = 100
 
 
 def ask_group(
@@ -22,6 +24,17 @@ def ask_group(
         call.broker.groups.ask(call.now, group, request, done)
     else:
         done(Refusal(ErrorCode.INVALID_GROUP_ID))
+
+
+def speaks_for(call: Call, group: str, member_id: str) -> None:
+    """Remember on which connection this member was last heard, where its end means something."""
+    if not call.broker.settings["group.member.disconnect.ms"] or not member_id:
+        return
+    groups, session = call.broker.groups, call.client.session
+    if len(session.on_end) < MEMBERS_PER_CONNECTION_MAX and groups.speaks_for(
+        group, member_id, session
+    ):
+        session.on_end.append(partial(groups.ended, group, member_id, session))
 
 
 def ask_groups(

@@ -6,7 +6,7 @@ The answer comes when the generation is complete: when every member has joined, 
 from typing import Any, Final
 
 from tidelog.node.api.call import Call
-from tidelog.node.api.group_calls import ask_group
+from tidelog.node.api.group_calls import ask_group, speaks_for
 from tidelog.node.api.registry import Route
 from tidelog.node.groups.requests import Joined, JoinGroup, JoinRefused, Who
 from tidelog.node.runtime.shard_host import Refusal
@@ -24,6 +24,7 @@ _SKIP_VERSION: Final = 9
 
 
 def join_group(call: Call, request: JoinGroupRequest) -> None:
+    speaks_for(call, request.group_id, request.member_id)
     client = call.header.client_id or ""
     session_ms = request.session_timeout_ms
     has_own = call.version >= _REBALANCE_TIMEOUT_VERSION

@@ -6,7 +6,7 @@ The answer comes when the leader has brought the assignments, and the replicas h
 from typing import Any, Final
 
 from tidelog.node.api.call import Call
-from tidelog.node.api.group_calls import ask_group
+from tidelog.node.api.group_calls import ask_group, speaks_for
 from tidelog.node.api.registry import Route
 from tidelog.node.groups.requests import Synced, SyncGroup, Who
 from tidelog.node.runtime.shard_host import Refusal
@@ -22,6 +22,7 @@ def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse | Non
         request.protocol_name,
     }:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
+    speaks_for(call, request.group_id, request.member_id)
     ask = SyncGroup(
         group=request.group_id,
         who=Who(request.member_id, request.group_instance_id, request.generation_id),

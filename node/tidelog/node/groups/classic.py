@@ -305,7 +305,7 @@ class ClassicGroup:
         self._maybe_complete(now, draft)
 
     def _wants_in(self, asked: RequestId, member: Member) -> None:
-        member.joining = asked
+        member.joining, member.is_gone = asked, False
         self._last_joiner = member.id
 
     def _go_on_as(
@@ -448,9 +448,8 @@ class ClassicGroup:
         if self.is_empty:
             raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID)
         member = self._member(request.who)
-        if self._differs(request.protocol_type, self.protocol_type) or self._differs(
-            request.protocol, self.protocol
-        ):
+        kinds, chosen = {None, self.protocol_type}, {None, self.protocol}
+        if request.protocol_type not in kinds or request.protocol not in chosen:
             raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.phase is Phase.PREPARING:
             raise Rejected(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -464,10 +463,6 @@ class ClassicGroup:
         member.syncing = asked
         if member.id == self.leader:
             self._assign(now, dict(request.assignments), draft)
-
-    @staticmethod
-    def _differs(said: str | None, known: str | None) -> bool:
-        return said is not None and said != known
 
     def _assign(self, now: Instant, assignments: Mapping[str, bytes], draft: Draft) -> None:
         size = sum(map(len, assignments.values()))
@@ -540,6 +535,14 @@ class ClassicGroup:
             raise Rejected(ErrorCode.ILLEGAL_GENERATION)
         return member
 
+    def disconnected(self, now: Instant, member_id: str) -> None:
+        """It has little time to come back, if the broker says so."""
+        member = self.members.get(member_id)
+        if member is not None:
+            member.is_gone = True
+            soon = self._after(now, self._settings["group.member.disconnect.ms"])
+            member.expires = min(member.expires, soon)
+
     # -- time
 
     def _seen(self, now: Instant, member: Member) -> None:
@@ -571,7 +574,8 @@ class ClassicGroup:
     def _give_up_silent(self, now: Instant, draft: Draft) -> None:
         for member in self.members:
             if not member.is_waiting and member.expires <= now:
-                self._remove(now, member, Trigger.SESSION_TIMEOUT, "", draft)
+                why = Trigger.DISCONNECT if member.is_gone else Trigger.SESSION_TIMEOUT
+                self._remove(now, member, why, "", draft)
 
     def _give_up_unsynced(self, now: Instant, draft: Draft) -> None:
         self._sync_by = None

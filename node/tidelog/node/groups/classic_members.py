@@ -32,8 +32,8 @@ class Member(Struct, eq=False):
     """It asked for its assignment in this generation."""
     expires: Instant = Instant(0)
     """When it is given up, unless it waits for an answer."""
-    is_heard: bool = False
-    """Whether its connection still stands, as far as anybody knows."""
+    is_gone: bool = False
+    """Its connection has ended, and it was not heard since."""
 
     def said(self, request: JoinGroup) -> None:
         """Take what its JoinGroup says of it."""
@@ -45,12 +45,13 @@ class Member(Struct, eq=False):
     def seen(self, now: Instant) -> Instant:
         """It lives; until when it may be silent."""
         self.expires = Instant(now + ms(self.session_timeout_ms))
+        self.is_gone = False
         return self.expires
 
     @property
     def is_waiting(self) -> bool:
         """Whether it waits for an answer: then it cannot speak."""
-        return self.joining is not None or self.syncing is not None
+        return not self.is_gone and (self.joining is not None or self.syncing is not None)
 
     @property
     def size_bytes(self) -> int:

@@ -16,7 +16,7 @@ from tidelog.node.groups.codec import StoredRecord
 from tidelog.node.groups.image_topics import ImageTopics
 from tidelog.node.groups.loading import Loading
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
-from tidelog.node.groups.requests import READ_ONLY, TopicDeleted
+from tidelog.node.groups.requests import READ_ONLY, MemberDisconnected, TopicDeleted
 from tidelog.node.groups.shard import GroupShard
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.replica.leader import Leader
@@ -93,6 +93,9 @@ class Groups:
         self._topics = ImageTopics(around.image)
         self._hosted: dict[Partition, Hosted] = {}
         self._asked = 0
+        self._spoken: dict[tuple[str, str], object] = {}
+        """The connection that each member was last heard on, while it stands."""
+        self._ended: list[tuple[str, str]] = []
         self.alarm: Callable[[Instant], None] = lambda _deadline: None
         """Called when `ring` is wanted then, or earlier than it was. The shell sets it."""
 
@@ -125,6 +128,19 @@ class Groups:
                 answered(Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             else:
                 self._request(now, hosted, request, answered)
+
+    def speaks_for(self, group: str, member_id: str, connection: object) -> bool:
+        """A member was heard on this connection; whether that is news."""
+        known = self._spoken.get((group, member_id))
+        self._spoken[group, member_id] = connection
+        return known is not connection
+
+    def ended(self, group: str, member_id: str, connection: object) -> None:
+        """A connection has ended; what that means for the member is decided by `ring`."""
+        if self._spoken.get((group, member_id)) is connection:
+            del self._spoken[group, member_id]
+            self._ended.append((group, member_id))
+            self.alarm(Instant(0))
 
     def _partition(self, group: str) -> int:
         topic = self._around.image.names.get(OFFSETS_TOPIC)
@@ -186,6 +202,9 @@ class Groups:
 
     def ring(self, now: Instant) -> Instant | None:
         """Load a chunk, do what is due; when this is wanted next."""
+        ended, self._ended = self._ended, []
+        for group, member_id in ended:
+            self.ask(now, group, MemberDisconnected(group, member_id), _nobody_waits)
         for hosted in list(self._hosted.values()):
             loading = hosted.loading
             if loading is not None:
@@ -316,5 +335,5 @@ class Groups:
         self._around.waiting.park(hosted.waiter)
 
 
-def _nobody_waits(_answers: list[Any]) -> None:
+def _nobody_waits(_answers: Any) -> None:  # noqa: ANN401 -- of any request
     """Of what the coordinators are told, not asked."""

@@ -158,6 +158,13 @@ class Heartbeat(Struct, frozen=True):
     who: Who
 
 
+class MemberDisconnected(Struct, frozen=True):
+    """The connection that a member was last heard on has ended. Answered with None."""
+
+    group: str
+    member_id: str
+
+
 class LeavingMember(NamedTuple):
     member_id: str
     instance_id: str | None
@@ -194,6 +201,6 @@ class GroupDescribed(Struct, frozen=True):
 
 
 READ_ONLY: Final[frozenset[type]] = frozenset(
-    {FetchOffsets, ListGroups, DescribeGroup, DescribeConsumerGroup, Heartbeat}
+    {FetchOffsets, ListGroups, DescribeGroup, DescribeConsumerGroup, Heartbeat, MemberDisconnected}
 )
 """These are answered also while too few replicas are in sync to decide anything."""

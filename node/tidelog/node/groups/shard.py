@@ -74,6 +74,7 @@ class GroupShard:
             ask.SyncGroup: self._sync,
             ask.Heartbeat: self._heartbeat,
             ask.LeaveGroup: self._leave,
+            ask.MemberDisconnected: self._disconnected,
             ask.DescribeGroup: self._describe,
         }
 
@@ -359,6 +360,12 @@ class GroupShard:
 
     def _leave(self, now: Instant, asked: RequestId, request: ask.LeaveGroup, draft: Draft) -> None:
         self._classic(request.group).leave(now, asked, request, draft)
+
+    def _disconnected(
+        self, now: Instant, asked: RequestId, request: ask.MemberDisconnected, draft: Draft
+    ) -> None:
+        self._classic(request.group).disconnected(now, request.member_id)
+        draft.reply(asked, None)
 
     def _classic(self, name: str) -> ClassicGroup:
         """The group; nobody is a member of one that is not there."""

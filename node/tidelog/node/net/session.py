@@ -35,7 +35,7 @@ class Session:
     Invariant: nothing is ever behind a barrier.
     """
 
-    __slots__ = ("_ready", "_slots", "closing", "undelivered_bytes")
+    __slots__ = ("_ready", "_slots", "closing", "on_end", "undelivered_bytes")
 
     def __init__(self) -> None:
         self._ready: list[Piece] = []
@@ -45,6 +45,8 @@ class Session:
         """Answers given and not yet taken by the socket."""
         self.closing = False
         """No further request is begun; the connection ends once all answers are out."""
+        self.on_end: list[Callable[[], None]] = []
+        """Called when the connection has ended."""
 
     @property
     def in_flight(self) -> int:
@@ -92,6 +94,9 @@ class Session:
             slot = slots.popleft()
             if slot.pieces is None and slot.on_abandoned is not None:
                 slot.on_abandoned()
+        ended, self.on_end = self.on_end, []
+        for tell in ended:
+            tell()
 
     def delivered(self, count: int) -> None:
         self.undelivered_bytes -= count
