@@ -10,10 +10,18 @@ from itertools import count
 from random import Random
 
 from harness.controllers import CLUSTER, START, check
+from harness.outcomes import (
+    ALTER_VERSION,
+    CREATE_VERSION,
+    DELETE_VERSION,
+    GROWTH_VERSION,
+    Outcome,
+)
 from tidelog.coordinator.controller import front
 from tidelog.coordinator.controller.feed import Feed
 from tidelog.coordinator.controller.front import Front
 from tidelog.coordinator.controller.requests import BrokerLost, BrokerStarted
+from tidelog.coordinator.controller.settled import Settled, Settlements
 from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset
@@ -36,41 +44,9 @@ from tidelog.wire.messages import k55_describe_quorum as quorum
 from tidelog.wire.messages import k64_unregister_broker as unregistering
 from tidelog.wire.metadata_records import BrokerFenced, MetadataRecord, StopKind
 
-CREATE_VERSION = 7
-DELETE_VERSION = 6
-GROWTH_VERSION = 3
-ALTER_VERSION = 1
 QUORUM_VERSION = 2
 CALL_MS = 5_000
 CLIENT = Client("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1:50000")
-
-
-@dataclass
-class Outcome:
-    """What a call came to."""
-
-    result: link.Result | None = None
-    on_disk: int = 0
-    """Records that were on disk when it came."""
-
-    def codes(self) -> list[int]:
-        """The error codes of an answer to a client's request."""
-        assert isinstance(self.result, bytes), self.result
-        frame = memoryview(self.result)
-        if frame[0] == creation.API.key:  # a call's correlation id begins with its key
-            _, created = decode_response(creation.API, CREATE_VERSION, frame)
-            return [row.error_code for row in created.topics]
-        if frame[0] == growth.API.key:
-            _, grown = decode_response(growth.API, GROWTH_VERSION, frame)
-            return [row.error_code for row in grown.results]
-        if frame[0] == altering.API.key:
-            _, altered = decode_response(altering.API, ALTER_VERSION, frame)
-            return [row.error_code for row in altered.responses]
-        if frame[0] == unregistering.API.key:
-            _, gone = decode_response(unregistering.API, 0, frame)
-            return [gone.error_code]
-        _, deleted = decode_response(deletion.API, DELETE_VERSION, frame)
-        return [row.error_code for row in deleted.responses]
 
 
 @dataclass
@@ -102,6 +78,8 @@ class Conversation:
         self.settings = settings or ControllerSettings()
         self.now = START
         self.durable: list[MetadataRecord] = []
+        self.settled: list[tuple[Offset, Settled]] = []
+        """What is on disk of the answers to calls."""
         self.written: list[front.Append] = []
         """Appended and not forced to disk."""
         self.sides: dict[BrokerId, Side] = {}
@@ -121,7 +99,8 @@ class Conversation:
 
     # -- lives
 
-    def start_coordinator(self) -> None:
+    def start_coordinator(self, *, settled_from: int = 0) -> None:
+        """What calls were answered it knows from that offset on."""
         self._incarnation += 1
         images = (MetadataImage(), MetadataImage())
         for image in images:
@@ -129,7 +108,12 @@ class Conversation:
                 image.replay(record)
         shard = ControllerShard(self.settings, Random(self._incarnation), images[0])
         self.shard = shard
-        self.front = Front(shard, Feed(images[1]), Incarnation(self._incarnation))
+        settlements = Settlements(Offset(settled_from))
+        for offset, settled in self.settled:
+            settlements.note(offset, settled)
+        self.front = Front(
+            shard, Feed(images[1]), Incarnation(self._incarnation), settlements=settlements
+        )
         self.inbox.clear()
         self._coordinator_effects(self.front.start(self.now, cluster_id=CLUSTER, run_id="run-1"))
         self.force()
@@ -139,7 +123,7 @@ class Conversation:
     def kill_coordinator(self, *, found: int = 0) -> None:
         """Of its last writes the next one finds so many."""
         for batch in self.written[:found]:
-            self.durable += batch.records
+            self._keep(batch)
         self.written.clear()
         self.front = None
         self.inbox.clear()
@@ -190,7 +174,7 @@ class Conversation:
         del self.written[: len(taken)]
         for batch in taken:
             assert batch.base == len(self.durable)
-            self.durable += batch.records
+            self._keep(batch)
         if taken and self.front is not None:
             end = Offset(len(self.durable))
             last = taken[-1]
@@ -199,6 +183,11 @@ class Conversation:
                 self._coordinator_effects(self.front.step(self.now, LogAppended(batch.ticket, at)))
             assert last.base + len(last.records) == end
             self._coordinator_effects(self.front.step(self.now, LogCommitted(end)))
+
+    def _keep(self, batch: front.Append) -> None:
+        self.durable += batch.records
+        if batch.settled is not None:
+            self.settled.append((batch.base, batch.settled))
 
     def deliver_one(self) -> bool:
         """The oldest message to the coordinator, else the oldest to some broker."""

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.controllers import check_moved, replayed, through_snapshot, topic
-from harness.conversations import CALL_MS, Conversation, Outcome
+from harness.conversations import CALL_MS, Conversation
+from harness.outcomes import Outcome
 from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Uuid
 from tidelog.kernel.limits import PRODUCER_ID_BLOCK
@@ -207,6 +208,7 @@ def test_any_history_keeps_what_was_promised(steps: list[tuple[object, ...]]) ->
     talk = history.talk
     images_agree(talk)
     answers_are_true(history)
+    refusals_are_true(history)
     changes_are_true(history)
     epochs = [one.epoch for one in talk.durable if isinstance(one, ControllerActivated)]
     assert epochs == sorted(set(epochs))
@@ -260,6 +262,24 @@ def answers_are_true(history: History) -> None:
     blocks = [one.result for one in history.blocks if isinstance(one.result, IdBlock)]
     firsts = sorted(block.first for block in blocks)
     assert all(after - before >= PRODUCER_ID_BLOCK for before, after in pairwise(firsts))
+
+
+def refusals_are_true(history: History) -> None:
+    """Who was told that it was not done did not do it: a call sent twice is decided once."""
+    log = history.talk.durable
+    maybe = Counter(name for name, outcome in history.creations if not was_refused(outcome))
+    assert all(made(log, name) <= maybe[name] for name in NAMES)
+    unknown = Counter(
+        name
+        for names, outcome in history.deletions
+        if not isinstance(outcome.result, bytes)
+        for name in dict.fromkeys(names)
+    )
+    assert deletions_in(log) <= deletions_promised(history) + unknown
+
+
+def was_refused(outcome: Outcome) -> bool:
+    return isinstance(outcome.result, bytes) and not was_done(outcome)
 
 
 def changes_are_true(history: History) -> None:

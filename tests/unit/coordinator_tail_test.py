@@ -9,10 +9,12 @@ import pytest
 from harness.controllers import ONE, Controlled, topic
 from harness.memory_disk import Inode, MemoryDirectory, MemoryDisk
 from tidelog.coordinator.controller.front import Append, SaveSnapshot
+from tidelog.coordinator.controller.settled import Caller, Settled, Settlements
 from tidelog.coordinator.runtime.journal import Journal, Life
 from tidelog.coordinator.runtime.tail import LostTrackError, Tail
 from tidelog.kernel.failures import CannotStartError
-from tidelog.kernel.ids import Epoch, Incarnation, Offset
+from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset
+from tidelog.kernel.limits import FORWARDED_CALLS_MAX, SETTLED_ANSWERS_BYTES_MAX
 from tidelog.node.log.settings import LONG_MAX, LogSettings
 from tidelog.node.metadata.image import snapshot
 
@@ -40,10 +42,10 @@ class Writing:
     def create(self, name: str, partitions: int = 2) -> None:
         self.controlled.create(topic(name, partitions))
 
-    def write(self) -> None:
+    def write(self, settled: Settled | None = None) -> None:
         records = tuple(self.controlled.log[self.written :])
         if records:
-            self.journal.write([Append(1, Offset(self.written), records)], self.epoch)
+            self.journal.write([Append(1, Offset(self.written), records, settled)], self.epoch)
         self.written = len(self.controlled.log)
 
     def save(self) -> None:
@@ -183,6 +185,36 @@ def test_who_goes_on_from_it_forces_out_what_the_last_one_only_wrote(
     writing.disk.lose_power()
     writing.begin()
     assert writing.loaded.image == writing.controlled.image
+
+
+def test_what_calls_were_answered_is_known_to_whoever_comes_next(writing: Writing) -> None:
+    tail = writing.journal.tail()
+    answers = {Caller(BrokerId(n), Incarnation(7), 2**40 + n): b"answer %d" % n for n in range(3)}
+    for caller, answer in answers.items():
+        writing.create(f"t{caller.broker}")
+        writing.write(Settled(caller, answer))
+        writing.save()
+    writing.begin()
+    restarted = writing.loaded.settlements
+    writing.begin(tail)
+    for settlements in (restarted, writing.loaded.settlements):
+        assert {caller: settlements.answer(caller) for caller in answers} == answers
+        assert settlements.would_know(Offset(-1))
+        assert settlements.answer(Caller(BrokerId(0), Incarnation(8), 2**40)) is None
+
+
+def test_only_so_many_answers_are_kept_and_it_is_known_which() -> None:
+    settlements = Settlements(Offset(0))
+    callers = [Caller(ONE, Incarnation(1), call) for call in range(FORWARDED_CALLS_MAX + 1)]
+    for offset, caller in enumerate(callers):
+        settlements.note(Offset(10 * offset), Settled(caller, b"x"))
+    assert settlements.answer(callers[0]) is None
+    assert settlements.answer(callers[1]) == b"x"
+    assert not settlements.would_know(Offset(-1))
+    assert settlements.would_know(Offset(0))
+    settlements.note(Offset(10**6), Settled(callers[0], bytes(SETTLED_ANSWERS_BYTES_MAX)))
+    assert settlements.answer(callers[-1]) is None
+    assert not settlements.would_know(Offset(10 * FORWARDED_CALLS_MAX - 1))
 
 
 def test_a_torn_tail_is_cut_by_who_goes_on(writing: Writing) -> None:

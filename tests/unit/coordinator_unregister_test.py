@@ -127,7 +127,7 @@ def test_a_living_broker_registers_anew_also_where_the_coordinator_dies_in_betwe
     for _ in range(3):
         talk.settle()
         talk.wait(5_000)
-    assert asked.result is ErrorCode.REQUEST_TIMED_OUT
+    assert asked.codes() == [0]
     side = talk.sides[BrokerId(1)]
     assert (side.fenced, len(side.epochs)) == (1, 2)
     assert talk.shard.image.active() == [0, 1]

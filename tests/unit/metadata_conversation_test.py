@@ -10,7 +10,7 @@ from tidelog.node.metadata.link import IdBlock
 from tidelog.node.runtime.shard_host import AppendFailed
 from tidelog.wire.control import RegisterAgain, encode
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.metadata_records import BrokerRegistered
+from tidelog.wire.metadata_records import BrokerRegistered, TopicCreated
 
 
 def running(*brokers: int) -> Conversation:
@@ -116,15 +116,6 @@ def test_the_coordinator_s_death_leaves_the_image_and_the_membership_as_they_are
     assert talk.epochs == [1, 2]
 
 
-def test_a_call_under_way_when_the_coordinator_dies_times_out_at_once() -> None:
-    talk = running(0)
-    created = talk.create(0, topic())
-    ids = talk.allocate(0)
-    talk.kill_coordinator()
-    assert created.result is ErrorCode.REQUEST_TIMED_OUT
-    assert ids.result is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-
 def test_a_call_made_while_the_coordinator_is_down_is_made_when_it_is_back() -> None:
     talk = running(0)
     talk.kill_coordinator()
@@ -159,6 +150,7 @@ def test_a_message_to_an_earlier_coordinator_is_dropped() -> None:
     talk = running(0)
     talk.create(0, topic())
     (message,) = talk.inbox
+    talk.wait(5_000)
     talk.kill_coordinator()
     talk.start_coordinator()
     talk.settle()
@@ -310,20 +302,6 @@ def test_a_broker_fenced_again_before_it_was_taken_back_asks_once_more() -> None
     assert talk.sides[BrokerId(0)].link.deadline() is None
 
 
-def test_a_call_of_a_session_that_had_to_be_opened_anew_is_given_up_at_once() -> None:
-    talk = running(0)
-    side = talk.sides[BrokerId(0)]
-    talk.allocate(0)
-    talk.deliver_one()
-    talk.force()
-    side.inbox.popleft()
-    created = talk.create(0, topic())
-    talk.deliver_one()
-    talk.force()
-    talk.settle()
-    assert created.result is ErrorCode.REQUEST_TIMED_OUT
-
-
 def test_with_the_coordinator_gone_a_leaving_broker_asks_for_nothing_more() -> None:
     talk = running(0)
     talk.leave(0)
@@ -381,7 +359,7 @@ def test_an_earlier_life_that_is_turned_away_does_not_silence_the_later_one() ->
     assert created.codes() == [0]
 
 
-def test_a_write_that_fails_ends_the_coordinator_and_its_askers_know_nothing_for_sure() -> None:
+def test_a_write_that_fails_ends_the_coordinator_and_the_next_one_decides() -> None:
     talk = running(0)
     created = talk.create(0, topic("t"))
     talk.deliver_one()
@@ -392,8 +370,5 @@ def test_a_write_that_fails_ends_the_coordinator_and_its_askers_know_nothing_for
     talk.kill_coordinator()
     talk.start_coordinator()
     talk.settle()
-    assert created.result is not None
-    assert talk.shard.image.names == {}
-    again = talk.create(0, topic("t"))
-    talk.settle()
-    assert again.codes() == [0]
+    assert created.codes() == [0]
+    assert sum(isinstance(record, TopicCreated) for record in talk.durable) == 1

@@ -61,6 +61,8 @@ class Forward(_Message, frozen=True, tag=3):
     """On the machine's monotonic clock: after it nobody waits, so nothing may be decided."""
     frame: bytes
     """The client's frame without its size."""
+    sent_at: Offset | None = None
+    """I sent this before, when my image had come to here, and do not know what became of it."""
 
 
 class AllocateProducerIds(_Message, frozen=True, tag=4):

@@ -15,6 +15,7 @@ from tidelog.coordinator.controller.forwarding import Forwarded
 from tidelog.coordinator.controller.quorum import describe_quorum
 from tidelog.coordinator.controller.requests import (
     Activate,
+    AskedAgain,
     BrokerApplied,
     BrokerLeaving,
     BrokerLost,
@@ -30,6 +31,7 @@ from tidelog.coordinator.controller.requests import (
 )
 from tidelog.coordinator.controller.requests import AllocateProducerIds as Allocate
 from tidelog.coordinator.controller.requests import AlterIsr as Alter
+from tidelog.coordinator.controller.settled import Caller, Settled, Settlements
 from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.coordinator.controller.story import happenings
 from tidelog.kernel.ids import NO_OFFSET, BrokerId, Epoch, Incarnation, Offset, RequestId
@@ -99,6 +101,8 @@ class Append(Struct, frozen=True):
     ticket: int
     base: Offset
     records: tuple[MetadataRecord, ...]
+    settled: Settled | None = None
+    """Whose call this is, and what it is answered: to be written with the batch."""
 
 
 class SendTo(Struct, frozen=True):
@@ -162,6 +166,7 @@ Effect = (
     Append | SendTo | Fence | Happened | Active | SaveSnapshot | LossyElection | Ignored | GiveUp
 )
 Answer = Callable[[ControllerReply | Refusal], Sequence[Effect]]
+Settle = Callable[[ControllerReply | Refusal], Settled]
 
 
 class Front:
@@ -178,6 +183,7 @@ class Front:
         incarnation: Incarnation,
         *,
         snapshot_offset: Offset = NO_OFFSET,
+        settlements: Settlements | None = None,
     ) -> None:
         assert shard.image.offset == feed.image.offset, (shard.image.offset, feed.image.offset)
         self.feed = feed
@@ -191,6 +197,7 @@ class Front:
         self._next = Offset(feed.image.offset + 1)
         self._uncommitted: deque[tuple[Offset, tuple[MetadataRecord, ...]]] = deque()
         self._snapshot_offset = snapshot_offset
+        self._settlements = settlements or Settlements(self._next)
         self.wall_offset_ns = 0
         """What the wall clock is ahead of the monotonic one; the shell keeps it current."""
 
@@ -316,6 +323,10 @@ class Front:
     def _forward(self, now: Instant, session: Session, message: Forward) -> list[Effect]:
         if now >= message.deadline:
             return [Ignored(session.peer, "a call past its deadline")]
+        if message.sent_at is not None:
+            again = self._forward_again(now, session, message, message.sent_at)
+            if again is not None:
+                return again
         if len(self._answers) >= FORWARDED_CALLS_MAX:
             # It is not decided, so its sender may ask again.
             return [_failed(session, message.call, ErrorCode.NOT_CONTROLLER)]
@@ -332,11 +343,35 @@ class Front:
 
         of_quorum = forwarded.asks_of_quorum()
         if of_quorum is None:
-            return self._ask(now, forwarded.request(), answer)
+            caller = Caller(session.broker, session.incarnation, message.call)
+
+            def settled(reply: ControllerReply | Refusal) -> Settled:
+                return Settled(caller, forwarded.answer(reply))
+
+            return self._ask(now, forwarded.request(), answer, settled)
         said = describe_quorum(
             self.feed, of_quorum, now=now, wall_offset_ns=self.wall_offset_ns, end=self._next
         )
         return answer(said)
+
+    def _forward_again(
+        self, now: Instant, session: Session, message: Forward, sent_at: Offset
+    ) -> list[Effect] | None:
+        """What came of a call that an earlier coordinator got, or we in an earlier session; None
+        where nobody decided it."""
+        known = self._settlements.answer(Caller(session.broker, session.incarnation, message.call))
+        if known is None:
+            if self._settlements.would_know(sent_at):
+                return None
+            return [_failed(session, message.call, ErrorCode.REQUEST_TIMED_OUT)]
+
+        def answer(reply: ControllerReply | Refusal) -> list[Effect]:
+            if isinstance(reply, Refusal):
+                return [_failed(session, message.call, reply.code)]
+            assert isinstance(reply, AskedAgain)
+            return [SendTo(session.peer, Answered(session.session, message.call, reply.answer))]
+
+        return self._ask(now, AskedAgain(known), answer)
 
     def _allocate(
         self, now: Instant, session: Session, message: AllocateProducerIds
@@ -380,22 +415,40 @@ class Front:
 
         return self._ask(now, BrokerLeaving(session.broker, session.incarnation), answer)
 
-    def _ask(self, now: Instant, request: ControllerRequest, answer: Answer) -> list[Effect]:
+    def _ask(
+        self,
+        now: Instant,
+        request: ControllerRequest,
+        answer: Answer,
+        settle: Settle | None = None,
+    ) -> list[Effect]:
+        """What a client asked is settled with the records that it leads to."""
         self._asked += 1
         asked = RequestId(self._asked)
         self._answers[asked] = answer
-        return self._host_step(now, Requested(asked, request))
+        return self._host_step(now, Requested(asked, request), settle)
+
+    def _settled(self, asked: RequestId, settle: Settle) -> Settled:
+        reply = self._host.held(asked) or self._shard.reply_to_be(asked)
+        assert reply is not None, asked
+        settled = settle(reply)
+        self._settlements.note(self._next, settled)
+        return settled
 
     def _host_step(
         self,
         now: Instant,
         event: Requested[ControllerRequest] | LogAppended | LogCommitted | AppendFailed | Tick,
+        settle: Settle | None = None,
     ) -> list[Effect]:
         effects: list[Effect] = []
         for effect in self._host.step(now, event):
             match effect:
                 case AppendRecords(ticket, records):
-                    effects.append(Append(ticket, self._next, records))
+                    settled = None
+                    if settle is not None and isinstance(event, Requested):
+                        settled = self._settled(event.asked, settle)
+                    effects.append(Append(ticket, self._next, records, settled))
                     self._uncommitted.append((self._next, records))
                     self._next = Offset(self._next + len(records))
                 case Reply(asked, reply):

@@ -191,6 +191,12 @@ class Done(Struct, frozen=True):
     """Reply to everything that only tells the controller something."""
 
 
+class AskedAgain(Struct, frozen=True):
+    """A client's request that is decided already; also its reply, once every live broker knows."""
+
+    answer: bytes
+
+
 ClientRequest = (
     CreateTopics
     | DeleteTopics
@@ -227,5 +233,9 @@ BrokerRequest = (
 )
 """What a broker says or wants for itself."""
 
-ControllerRequest = Activate | BrokerRequest | BrokerStarted | BrokerLost | ClientRequest
-ControllerReply = BrokerRegistration | ProducerIdBlock | IsrOutcomes | ClientReply | Done
+ControllerRequest = (
+    Activate | BrokerRequest | BrokerStarted | BrokerLost | ClientRequest | AskedAgain
+)
+ControllerReply = (
+    BrokerRegistration | ProducerIdBlock | IsrOutcomes | ClientReply | AskedAgain | Done
+)

@@ -25,6 +25,7 @@ from tidelog.coordinator.controller.requests import (
     AlterConfigs,
     AlterIsr,
     AlterReassignments,
+    AskedAgain,
     BrokerApplied,
     BrokerLeaving,
     BrokerLost,
@@ -113,6 +114,8 @@ class ControllerShard:
         if isinstance(request, ClientRequest):
             return self._client(now, asked, request)
         match request:
+            case AskedAgain():
+                return self._asked_again(now, asked, request)
             case BrokerStarted() | BrokerLost():
                 return self._lost(now, asked, request.broker, before=request.next_life)
             case Activate():
@@ -300,6 +303,20 @@ class ControllerShard:
         if broker is None or broker.fenced or broker.incarnation != incarnation:
             return None
         return broker
+
+    def reply_to_be(self, asked: RequestId) -> ControllerReply | None:
+        """What is decided and waits until every live broker knows."""
+        reply = self._waits.reply(asked)
+        assert not isinstance(reply, Departed)
+        return reply
+
+    def _asked_again(
+        self, now: Instant, asked: RequestId, request: AskedAgain
+    ) -> ControllerDecision:
+        if not self.image.active():
+            return Decision((), ((asked, request),))
+        self._waits.wait(now, asked, self.image.offset, request)
+        return Decision(*self._known(now))
 
     def _client(self, now: Instant, asked: RequestId, request: ClientRequest) -> ControllerDecision:
         """Decided at once, answered when every live broker has taken it."""

@@ -36,6 +36,11 @@ class AppliedWaits(Generic[ReplyT]):
         until = Instant(now + ms(METADATA_APPLY_WAIT_MS))
         self._waits[asked] = _Wait(offset, until, reply)
 
+    def reply(self, asked: RequestId) -> ReplyT | None:
+        """What waits to be answered."""
+        wait = self._waits.get(asked)
+        return None if wait is None else wait.reply
+
     def applied(self, broker: BrokerId, offset: Offset) -> None:
         self._applied[broker] = offset
 

@@ -179,6 +179,7 @@ class CoordinatorProcess:
             loaded.feed,
             launch.incarnation,
             snapshot_offset=loaded.snapshot_offset,
+            settlements=loaded.settlements,
         )
         self._alarm = Alarm(self._loop, self._on_alarm)
         self._writer = Writer(

@@ -14,7 +14,9 @@ from msgspec import Struct, field
 
 from tidelog.coordinator.controller.feed import Feed
 from tidelog.coordinator.controller.front import Append, SaveSnapshot
+from tidelog.coordinator.controller.settled import Settlements
 from tidelog.coordinator.runtime.flushed import flushed_end, flushed_header
+from tidelog.coordinator.runtime.settled import settled_by, settled_header
 from tidelog.coordinator.runtime.snapshots import (
     SnapshotName,
     decode_batch,
@@ -43,6 +45,8 @@ from tidelog.wire.records import BatchHeader, check_crc, iterate_batches, read_h
 NAME: Final = LogName("__cluster_metadata", Partition(0), ZERO_UUID)
 SETTINGS: Final = LogSettings(segment_bytes=16 * MIB, segment_ms=LONG_MAX)
 _READ_BYTES: Final = 4 * MIB
+_SETTLED_BEFORE: Final = 1_000
+"""From so many records before a snapshot's end on it is known what calls were answered."""
 
 
 class Life(Struct, frozen=True):
@@ -60,6 +64,9 @@ class Loaded(Struct):
     """For the controller."""
     feed: Feed
     """On an image of its own: the two part ways with the first decision."""
+    settlements: Settlements
+    followed: bool = False
+    """A tail had it, and nothing but the end is read."""
     snapshot_offset: Offset = NO_OFFSET
     last_stop: LastStop = LastStop.NEVER_RAN
     cut: Cut | None = None
@@ -101,7 +108,9 @@ class Journal:
         last_stop = LastStop.NEVER_RAN
         if mark is not None:
             last_stop = mark.last_stop(boot_id=life.boot_id, disk_generation=life.disk_generation)
-        loaded = Loaded(MetadataImage(), Feed(MetadataImage()), last_stop=last_stop)
+        loaded = Loaded(
+            MetadataImage(), Feed(MetadataImage()), Settlements(Offset(0)), last_stop=last_stop
+        )
         try:
             if tail is not None and tail.read_to_end():
                 self._go_on(loaded, tail)
@@ -150,7 +159,7 @@ class Journal:
                 base=batch.base,
                 epoch=epoch,
                 now_ms=now_ms,
-                headers=flushed_header(flushed),
+                headers=flushed_header(flushed) + settled_header(batch.settled),
             )
         )
         self._log.append_as_leader(now, now_ms, view, read_header(view), epoch)
@@ -210,7 +219,8 @@ class Journal:
     def _go_on(self, loaded: Loaded, tail: Tail) -> None:
         """From where a tail has come to: it checked each batch before that in this very process,
         so only the last segment is scanned."""
-        loaded.image, loaded.feed = tail.image, tail.feed
+        loaded.image, loaded.feed, loaded.settlements = tail.image, tail.feed, tail.settlements
+        loaded.followed = True
         newest = next(iter(snapshot_names(self._directory)), None)
         if newest is not None:
             loaded.snapshot_offset = min(newest.offset, loaded.image.offset)
@@ -233,6 +243,7 @@ class Journal:
             self._directory, Expected(loaded.last_stop, flushed, 0, now_ms), self._settings
         )
         self._log.adopt(found, point, now_ms)
+        loaded.settlements.begins = Offset(max(self.start, point - _SETTLED_BEFORE))
         loaded.cut = found.cut
         if found.start > point:
             raise CorruptError(
@@ -245,18 +256,23 @@ class Journal:
     def _replay(self, loaded: Loaded) -> None:
         """What lies behind the images, up to the log's end."""
         place = self._directory.path
-        for record in self._records(loaded.image.offset + 1, place):
+        for record in self._records(loaded, loaded.image.offset + 1, place):
             _replay(loaded.image, record, place=place)
             _replay(loaded.feed.image, record, place=place)
 
-    def _records(self, start: int, place: str) -> Iterator[MetadataRecord]:
-        """From this offset to the log's end."""
-        for header, batch in self._batches(start):
+    def _records(self, loaded: Loaded, start: int, place: str) -> Iterator[MetadataRecord]:
+        """From this offset to the log's end; what was settled is noted from further before."""
+        settlements = loaded.settlements
+        for header, batch in self._batches(start if loaded.followed else settlements.begins):
             if not check_crc(batch):
                 raise CorruptError(file=place, position=header.base_offset, reason="wrong checksum")
-            # The first batch may begin before: a read gives whole batches.
-            records = decode_batch(batch, place=place)
-            yield from islice(records, max(0, start - header.base_offset), None)
+            settled = settled_by(batch)
+            if settled is not None:
+                settlements.note(Offset(header.base_offset), settled)
+            if header.next_offset > start:
+                # The first batch may begin before: a read gives whole batches.
+                records = decode_batch(batch, place=place)
+                yield from islice(records, max(0, start - header.base_offset), None)
 
     def _batches(self, start: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         while start < self._log.end:

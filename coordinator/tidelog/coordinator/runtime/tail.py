@@ -11,6 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from tidelog.coordinator.controller.feed import Feed
+from tidelog.coordinator.controller.settled import Settlements
+from tidelog.coordinator.runtime.settled import settled_by
 from tidelog.coordinator.runtime.snapshots import decode_batch, read_snapshot, snapshot_names
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
@@ -58,6 +60,7 @@ class Tail:
         self.image = MetadataImage()
         """For the controller."""
         self.feed = Feed(MetadataImage())
+        self.settlements = Settlements(Offset(0))
         self._segment: int | None = None
         self._position = 0
         self._last: _Taken | None = None
@@ -125,7 +128,9 @@ class Tail:
         before = [base for base in bases if base <= self.next]
         if bases and not before:
             raise LostTrackError(f"the log begins at offset {bases[0]}")
-        self._segment = before[-1] if before else None
+        if before:
+            self._segment = before[-1]
+            self.settlements.begins = Offset(before[-1])
         return bool(before)
 
     def _read(self, segment: int, size: int) -> memoryview:
@@ -146,6 +151,9 @@ class Tail:
         return self._position > before
 
     def _replay(self, header: BatchHeader, batch: memoryview) -> None:
+        settled = settled_by(batch)
+        if settled is not None:
+            self.settlements.note(Offset(header.base_offset), settled)
         known = self.next - header.base_offset
         if known < 0:
             raise LostTrackError(f"after offset {self.image.offset} comes {header.base_offset}")

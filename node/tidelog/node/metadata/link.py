@@ -1,13 +1,13 @@
 """A broker's side of its conversation with the coordinator, without the socket.
 
 It registers on every connection, keeps the image up to date, and carries calls there and answers
-back. A call that was sent when the connection broke may or may not have been decided: it times
-out. A call that was never sent waits a little for the coordinator to come back, then is refused.
+back. A call that was sent when the connection broke may or may not have been decided: it is sent
+again, and says so. Where no coordinator comes within a while such a call times out; one that was
+never sent is refused then.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from enum import Enum
 from typing import assert_never
 
 from msgspec import Struct
@@ -175,16 +175,14 @@ Event = Connected | Disconnected | Received | Asked | EndsTold | DamageTold | Ti
 Effect = Send | ImageChanged | Joined | Fenced | TurnedAway | EndsWanted | Finished
 
 
-class _Sent(Enum):
-    NOT_YET = 0
-    YES = 1
-
-
 class _Call(Struct):
     asked: Asked
     give_up: Instant
-    """When a call that nobody could be told of is refused."""
-    sent: _Sent = _Sent.NOT_YET
+    """When a call that nobody can be told of is over."""
+    sent: bool = False
+    """In this session."""
+    sent_at: Offset | None = None
+    """Where the image was when it was sent for the first time."""
 
 
 class Link:
@@ -224,9 +222,7 @@ class Link:
 
     def deadline(self) -> Instant | None:
         times = [
-            call.asked.deadline
-            if call.sent is _Sent.YES
-            else min(call.give_up, call.asked.deadline)
+            call.asked.deadline if call.sent else min(call.give_up, call.asked.deadline)
             for call in self._calls.values()
         ]
         if self._register_again is not None:
@@ -259,7 +255,7 @@ class Link:
             stopped=me.stopped,
             applied=self.image.offset,
         )
-        return [*self._break_calls(), Send(message)]
+        return [*self._break_calls(now), Send(message)]
 
     def _connection(self, now: Instant, event: Connected | Disconnected) -> list[Effect]:
         if isinstance(event, Connected):
@@ -269,22 +265,29 @@ class Link:
         self._coordinator = None
         self._register_again = None
         self._parts.clear()
-        return self._break_calls()
+        return self._break_calls(now)
 
-    def _break_calls(self) -> list[Effect]:
+    def _break_calls(self, now: Instant) -> list[Effect]:
         """What was sent in the last session will never be answered in this one."""
-        broken = [number for number, call in self._calls.items() if call.sent is _Sent.YES]
-        return [
-            self._finish(number, _outcome_unknown(self._calls[number].asked)) for number in broken
-        ]
+        effects: list[Effect] = []
+        for number, call in list(self._calls.items()):
+            if not call.sent:
+                continue
+            call.sent = False
+            call.give_up = Instant(now + ms(COORDINATOR_DOWN_WAIT_MS))
+            if not isinstance(call.asked, ForwardAsked | IdsAsked):
+                effects.append(self._finish(number, _outcome_unknown(call.asked)))
+        return effects
 
     def _tick(self, now: Instant) -> list[Effect]:
         effects: list[Effect] = []
         for number, call in list(self._calls.items()):
             if now >= call.asked.deadline:
                 effects.append(self._finish(number, ErrorCode.REQUEST_TIMED_OUT))
-            elif call.sent is _Sent.NOT_YET and now >= call.give_up:
-                effects.append(self._finish(number, _never_sent(call.asked)))
+            elif not call.sent and now >= call.give_up:
+                never = call.sent_at is None
+                result = _never_sent(call.asked) if never else _outcome_unknown(call.asked)
+                effects.append(self._finish(number, result))
         if self._register_again is not None and now >= self._register_again:
             effects += self._register(now)
         return effects
@@ -306,9 +309,11 @@ class Link:
             return []
         sends: list[Effect] = []
         for call in self._calls.values():
-            if call.sent is _Sent.NOT_YET:
-                call.sent = _Sent.YES
-                sends.append(Send(_message(self._coordinator, call.asked)))
+            if not call.sent:
+                call.sent = True
+                sends.append(Send(_message(self._coordinator, call.asked, call.sent_at)))
+                if call.sent_at is None:
+                    call.sent_at = self.image.offset
         return sends
 
     def _finish(self, number: int, result: Result) -> Finished:
@@ -446,10 +451,10 @@ class Link:
         return []
 
 
-def _message(to: Incarnation, asked: Asked) -> ToCoordinator:
+def _message(to: Incarnation, asked: Asked, sent_at: Offset | None) -> ToCoordinator:
     match asked:
         case ForwardAsked():
-            return Forward(to, asked.call, asked.client, asked.deadline, asked.frame)
+            return Forward(to, asked.call, asked.client, asked.deadline, asked.frame, sent_at)
         case IdsAsked():
             return AllocateProducerIds(to, asked.call, asked.deadline)
         case IsrAsked():

@@ -130,6 +130,10 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
     def deadline(self) -> Instant | None:
         return None if self._resigned else self._shard.deadline()
 
+    def held(self, asked: RequestId) -> ReplyT | Refusal | None:
+        """A reply that is decided and waits for its records."""
+        return next((reply for _, held, reply in self._held if held == asked), None)
+
     def _requested(
         self, now: Instant, asked: RequestId, request: RequestT
     ) -> list[Effect[RecordT, ReplyT]]:
