@@ -1,4 +1,4 @@
-"""Java's consumer in a group of the consumer protocol, and Kafka's tools on the group and its log."""
+"""Java's consumer in a group of the consumer protocol, and Kafka's tools on it and its log."""
 
 import re
 from collections.abc import Iterator
