@@ -72,6 +72,14 @@ class _Traps:
     def _checkpointing(self, call: str, name: str) -> bool:
         return self._swapped and call == "rename" and name == "cleaner-offset-checkpoint.pending"
 
+    def _deleting(self, call: str, name: str) -> bool:
+        """The directory of a deleted topic's partition is about to be put aside."""
+        return call == "rename" and name == "t-0"
+
+    def _removing(self, call: str, name: str) -> bool:
+        """It was put aside, and its files are about to go."""
+        return call == "unlink" and name.endswith(".log")
+
 
 if POINT in os.environ:
     _traps = _Traps(os.environ[POINT])
