@@ -24,6 +24,7 @@ CHANGES = (
     (r'(_id": ?")[\w-]{22}', r"\1ID"),
     (r"\b[0-9a-f]{8}$", "CRC"),
     (r"\bup in \S+ s", "up in N s"),
+    (r"\bbroker_epoch=\d+", "broker_epoch=N"),
     (r"\b(\d+ batch(?:es)?), \S+ K?i?B\b", r"\1, SIZE"),
     (r"[ ─]*$", ""),
 )

@@ -38,6 +38,12 @@ def test_a_new_broker_gets_its_share_and_no_more_moves() -> None:
     assert set(load.values()) == {6}
 
 
+def test_no_way_to_an_even_load_takes_fewer_copies() -> None:
+    """Those two that have one too many give it away; nobody else moves anything."""
+    current = topic((0, 1), (1, 2), (2, 0), (0, 2))
+    assert copies(current, proposed(current, [0, 1, 2, 3], {})) == 2
+
+
 def test_a_broker_that_is_not_wanted_is_left() -> None:
     current = topic((0, 1), (1, 2), (2, 0))
     proposal = proposed(current, [0, 1], {})
@@ -71,27 +77,46 @@ def test_more_replicas_than_brokers_are_refused() -> None:
         proposed(topic((0, 1, 2)), [0, 1], {})
 
 
-@given(
-    brokers=st.integers(1, 7),
-    wanted=st.sets(st.integers(0, 8), min_size=1),
-    partitions=st.integers(1, 30),
-    racks=st.lists(st.sampled_from("ab"), min_size=9, max_size=9),
-    data=st.data(),
-)
-def test_any_proposal_is_even_on_the_brokers_asked_for(
-    brokers: int, wanted: set[int], partitions: int, racks: list[str], data: st.DataObject
-) -> None:
-    factor = data.draw(st.integers(1, min(brokers, len(wanted))))
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[Current, set[int]]:
+    """A topic somehow placed, and the brokers that shall have it."""
+    brokers, wanted = draw(st.integers(1, 7)), draw(st.sets(st.integers(0, 8), min_size=1))
+    factor = draw(st.integers(1, min(brokers, len(wanted))))
     rows = st.permutations(range(brokers)).map(lambda one: tuple(one[:factor]))
-    current = topic(*data.draw(st.lists(rows, min_size=partitions, max_size=partitions)))
+    return topic(*draw(st.lists(rows, min_size=1, max_size=12))), wanted
+
+
+@given(situations())
+def test_any_proposal_is_even_on_the_brokers_asked_for(situation: tuple[Current, set[int]]) -> None:
+    current, wanted = situation
     found = after(current, proposed(current, wanted, {}))
-    assert all(len(set(row)) == factor and set(row) <= wanted for row in found.values())
+    for place, row in found.items():
+        assert len(set(row)) == len(current[place])
+        assert set(row) <= wanted
     load = Counter(one for row in found.values() for one in row)
     assert max(load.values()) - min(load[one] for one in wanted) <= 1
     # Once it is so, nothing more is proposed.
     assert proposed(found, wanted, {}) == {}
-    by_rack = dict(enumerate(racks))
-    spread = after(current, proposed(current, wanted, by_rack))
-    for place, row in spread.items():
-        before = {by_rack[one] for one in current[place] if one in wanted}
-        assert len({by_rack[one] for one in row}) >= len(before)
+
+
+@given(situations())
+def test_only_what_must_go_and_what_is_above_a_share_is_copied(
+    situation: tuple[Current, set[int]],
+) -> None:
+    current, wanted = situation
+    had = Counter(one for row in current.values() for one in row)
+    share = sum(had.values()) // len(wanted)
+    above = sum(max(0, had[one] - share) for one in wanted)
+    lost = sum(had[one] for one in had if one not in wanted)
+    assert copies(current, proposed(current, wanted, {})) <= lost + above
+
+
+@given(situations(), st.lists(st.sampled_from("ab"), min_size=9, max_size=9))
+def test_no_partition_comes_to_fewer_racks(
+    situation: tuple[Current, set[int]], names: list[str]
+) -> None:
+    current, wanted = situation
+    racks = dict(enumerate(names))
+    for place, row in after(current, proposed(current, wanted, racks)).items():
+        kept = {racks[one] for one in current[place] if one in wanted}
+        assert len({racks[one] for one in row}) >= len(kept)

@@ -6,7 +6,7 @@ share. To lead is shared out last, by the order of the replicas: that moves no b
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tidelog.kernel.ids import TopicPartition
 
@@ -78,13 +78,21 @@ class _Placing:
 
     def even_out(self) -> None:
         """Move single replicas from who has two more than another to that one, and no partition to
-        fewer racks than it was in."""
+        fewer racks than it was in: first from and to those who are off their share, for no other
+        way takes fewer moves; then anyone's, where those cannot trade with each other."""
+        total = sum(self._load.values())
+        least, most = total // len(self._brokers), -(-total // len(self._brokers))
+        load = self._load
+        self._trade(lambda goes, comes: load[goes] > most or load[comes] < least < load[goes])
+        self._trade(lambda _goes, _comes: True)
+
+    def _trade(self, allowed: Callable[[int, int], bool]) -> None:
         for _ in range(_PASSES_MAX):
-            moved = [self._lighten(replicas) for replicas in self.replicas.values()]
+            moved = [self._lighten(replicas, allowed) for replicas in self.replicas.values()]
             if not any(moved):
                 return
 
-    def _lighten(self, replicas: list[int]) -> bool:
+    def _lighten(self, replicas: list[int], allowed: Callable[[int, int], bool]) -> bool:
         """One move, of the last replica that has a better place: the first one leads."""
         for at in reversed(range(len(replicas))):
             goes, others = replicas[at], replicas[:at] + replicas[at + 1 :]
@@ -93,6 +101,7 @@ class _Placing:
                 for one in self._brokers
                 if self._load[one] <= self._load[goes] - 2
                 and one not in replicas
+                and allowed(goes, one)
                 and self._shares(one, others) <= self._shares(goes, others)
             ]
             if better:
