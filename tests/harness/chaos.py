@@ -103,12 +103,12 @@ class Load:
 
 
 def drawn(rng: Random, kinds: Iterable[str], seconds: float) -> Iterator[str]:
-    """Every kind once, then by draw until the time is over."""
+    """Until the time is over: each kind once, as far as it goes, then any."""
     deadline = time.monotonic() + seconds
     kinds = list(kinds)
-    yield from rng.sample(kinds, len(kinds))
+    first = rng.sample(kinds, len(kinds))
     while time.monotonic() < deadline:
-        yield rng.choice(kinds)
+        yield first.pop() if first else rng.choice(kinds)
 
 
 class Faults:
@@ -131,7 +131,6 @@ class Faults:
         }
 
     def run(self, seconds: float) -> None:
-        """Every kind at least once, then by draw until the time is over."""
         for kind in drawn(self._rng, self.kinds, seconds):
             self.kinds[kind](self._rng.randrange(BROKERS))
             self.done[kind] += 1

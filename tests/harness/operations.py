@@ -14,6 +14,7 @@ import confluent_kafka
 
 from harness.cluster import Cluster, until
 from harness.raw import RawClient
+from tidelog.kernel.limits import MIB
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k03_metadata as k03
 from tidelog.wire.messages import k19_create_topics as k19
@@ -38,6 +39,9 @@ RECORDS: Final = 20
 CALL_S: Final = 30.0
 _UNKNOWN: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
 _SETTING: Final = "retention.ms"
+_TOPIC, _BROKER = 2, 4
+EVERY_REPLICA: Final = "*"
+ALL_BROKERS: Final = ""
 
 
 class Operations:
@@ -47,6 +51,7 @@ class Operations:
         self.done = Counter[str]()
         self.brokers = list(range(brokers))
         """Those that are in the cluster."""
+        self._first = brokers
         self.swell = 1
         """Partitions that it has at least."""
         self.settings: set[str | None] = {None}
@@ -58,14 +63,16 @@ class Operations:
             "grow": self.grow,
             "make again": self.make_again,
             "configure": self.configure,
+            "throttle": self.throttle,
             "elect": self.elect,
             "restart": self.restart,
             "roll": self.roll,
             "add": self.add,
+            "remove": self.remove,
         }
         self.quick: Mapping[str, Callable[[], None]] = {
             kind: self.kinds[kind]
-            for kind in ("move one", "move all", "cancel", "grow", "configure", "elect")
+            for kind in ("move one", "move all", "cancel", "grow", "configure", "throttle", "elect")
         }
         """Those that are carried out while something is killed."""
         self._cluster = cluster
@@ -80,7 +87,8 @@ class Operations:
             self._cluster.done("topic", "create", name, *words, "-c", "min.insync.replicas=2")
 
     def settle(self) -> None:
-        """Until nothing is under way any more."""
+        """Until nothing is under way any more, without a throttle."""
+        until(lambda: self._throttled(None), "the throttle is off")
         until(lambda: not self.moving(), "reassignments end", 60)
 
     # -- reassignment
@@ -190,15 +198,30 @@ class Operations:
 
     def configure(self) -> None:
         value = str(self._rng.randint(10**9, 10**12))
-        entry = k44.AlterableConfig(name=_SETTING, config_operation=0, value=value)
-        row = k44.AlterConfigsResource(resource_type=2, resource_name=TIDES, configs=[entry])
-        request = k44.IncrementalAlterConfigsRequest(resources=[row])
-        (answer,) = self._ask(k44.API, 1, request).responses
-        if answer.error_code == ErrorCode.NONE:
+        if self._configured(_row(_TOPIC, TIDES, {_SETTING: value})):
             self.settings = {value}
         else:
-            assert answer.error_code in _UNKNOWN, answer
             self.settings.add(value)
+
+    def throttle(self) -> None:
+        """What moves from now on does so at this rate; or as fast as it can."""
+        rate = self._rng.choice((None, 2 * MIB, 8 * MIB))
+        self._throttled(None if rate is None else str(rate))
+
+    def _throttled(self, rate: str | None) -> bool:
+        sides = ("leader", "follower")
+        rates = {f"{side}.replication.throttled.rate": rate for side in sides}
+        replicas = {
+            f"{side}.replication.throttled.replicas": rate and EVERY_REPLICA for side in sides
+        }
+        return self._configured(_row(_TOPIC, TIDES, replicas), _row(_BROKER, ALL_BROKERS, rates))
+
+    def _configured(self, *rows: k44.AlterConfigsResource) -> bool:
+        """Whether all of it is so; it may be where this is not known."""
+        request = k44.IncrementalAlterConfigsRequest(resources=list(rows))
+        codes = {one.error_code for one in self._ask(k44.API, 1, request).responses}
+        assert codes <= {0, *_UNKNOWN}, codes
+        return codes == {0}
 
     def elect(self) -> None:
         request = k43.ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=10_000)
@@ -218,6 +241,14 @@ class Operations:
 
     def roll(self) -> None:
         self._cluster.done("broker", "restart", "--rolling", "--rest", "0")
+
+    def remove(self) -> None:
+        """One that was added: the first ones are those that faults befall."""
+        if len(self.brokers) < BROKERS_MAX:
+            self.add()
+        broker = self._rng.choice(self.brokers[self._first :])
+        self._cluster.done("broker", "remove", str(broker))
+        self.brokers.remove(broker)
 
     def add(self) -> None:
         if len(self.brokers) < BROKERS_MAX:
@@ -252,6 +283,15 @@ class Operations:
         (row,) = self._ask(k03.API, 12, request).topics
         placed = {one.partition_index: list(one.replica_nodes) for one in row.partitions}
         return [placed[index] for index in range(len(placed))]
+
+
+def _row(kind: int, name: str, values: Mapping[str, str | None]) -> k44.AlterConfigsResource:
+    """What is set, and taken back where there is no value."""
+    configs = [
+        k44.AlterableConfig(name=key, config_operation=int(value is None), value=value)
+        for key, value in values.items()
+    ]
+    return k44.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
 
 
 class Reader:

@@ -52,6 +52,8 @@ class Soak:
             **self.operations.kinds,
             **{kind: self._fault(kind) for kind in self._faults.kinds},
             "something while the coordinator dies": self._coordinator_dies,
+            "roll while the coordinator dies": self._without_it(self.operations.roll),
+            "remove while the coordinator dies": self._without_it(self.operations.remove),
             "something while a broker dies": self._broker_dies,
             "make again while a broker is dead": self._make_again_without_one,
             "delete while a broker is dead": self._delete_without_one,
@@ -102,23 +104,36 @@ class Soak:
 
     def _coordinator_dies(self) -> None:
         pid = controller_pid(self._cluster)
-        self._while(lambda: os.kill(pid, signal.SIGKILL))
+        self._while_something(lambda: os.kill(pid, signal.SIGKILL))
+
+    def _without_it(self, operation: Callable[[], None]) -> Callable[[], None]:
+        def step() -> None:
+            pid = controller_pid(self._cluster)
+            self._while(operation, lambda: os.kill(pid, signal.SIGKILL), most_s=3.0)
+
+        return step
 
     def _broker_dies(self) -> None:
         broker = self._rng.choice(self.operations.brokers)
         pid = self._cluster.broker_pid(broker)
-        self._while(lambda: os.kill(pid, signal.SIGKILL))
+        self._while_something(lambda: os.kill(pid, signal.SIGKILL))
         self._faults.start_dead(broker)
 
-    def _while(self, kill: Callable[[], None]) -> None:
-        """The moment is drawn, from before the request to after its answer."""
+    def _while_something(self, kill: Callable[[], None]) -> None:
         kind = self._rng.choice(list(self.operations.quick))
-        delay_s = self._rng.uniform(0, 0.03)
-        self._tell(f"  {kind}, the kill after {delay_s * 1000:.1f} ms")
+        self._tell(f"  {kind}")
+        self._while(self.operations.quick[kind], kill, most_s=0.03)
+
+    def _while(
+        self, operation: Callable[[], None], kill: Callable[[], None], *, most_s: float
+    ) -> None:
+        """The moment is drawn, from before the first request to after the last answer."""
+        delay_s = self._rng.uniform(0, most_s)
+        self._tell(f"  the kill after {delay_s * 1000:.1f} ms")
         timer = threading.Timer(delay_s, kill)
         timer.start()
         try:
-            self.operations.quick[kind]()
+            operation()
         finally:
             timer.join()
 
