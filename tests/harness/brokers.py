@@ -132,20 +132,23 @@ class FakeLink:
 class FakeStorage:
     """The directory of the logs; checkpoints are written at once, unless a test says otherwise."""
 
-    path = "/data/broker-0"
-
-    def volumes(self) -> list["FakeStorage"]:
-        return [self]
-
-    def holds(self, key: TopicPartition) -> bool:
-        return bool(key)
-
-    def __init__(self) -> None:
+    def __init__(self, path: str = "/data/broker-0") -> None:
+        self.path = path
+        self.others: list[FakeStorage] = []
+        """Further directories."""
+        self.held: set[TopicPartition] | None = None
+        """None: all there are."""
         self.free = Space(1_000_000, 400_000)
         self.failure: OSError | None = None
         self.asked: list[Callable[[bool], None]] = []
         self.answers: bool | None = True
         """None: not yet; a test calls what is in `asked`."""
+
+    def volumes(self) -> list["FakeStorage"]:
+        return [self, *self.others]
+
+    def holds(self, key: TopicPartition) -> bool:
+        return self.held is None or key in self.held
 
     def space(self) -> Space:
         if self.failure is not None:
