@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -35,7 +36,7 @@ def trapped(folder: Path, point: str) -> Iterator[tuple[Cluster, Path]]:
         yield cluster, armed
 
 
-def settings(cluster: Cluster) -> dict[str, str | int | bool | float | None]:
+def settings(cluster: Cluster) -> dict[str, Any]:
     return {"bootstrap.servers": cluster.bootstrap, "log_level": 0}
 
 
