@@ -222,11 +222,16 @@ def wrong_places(folder: Folder) -> Iterator[str]:
         for number, view in enumerate(topic.partitions)
         for broker in view.replicas
     }
-    for broker, directories in folder.brokers.items():
-        for name in sorted(entry.name for one in directories for entry in one.iterdir()):
-            key = key_of(name)
-            if key is not None and (broker, key) not in assigned:
-                yield f"broker {broker} still has {name}"
+    kept = [
+        (broker, entry.name)
+        for broker, directories in folder.brokers.items()
+        for directory in directories
+        for entry in directory.iterdir()
+    ]
+    for broker, name in sorted(kept):
+        key = key_of(name)
+        if key is not None and (broker, key) not in assigned:
+            yield f"broker {broker} still has {name}"
 
 
 def wrong_images(cluster: Cluster) -> Iterator[str]:
