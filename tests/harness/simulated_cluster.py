@@ -356,7 +356,9 @@ class SimulatedCluster(TopicRequests):
         if life._swept and self._swept.get(life.me) != life.incarnation:
             self._swept[life.me] = life.incarnation
             self._look_anew(life)  # it may have deleted what no topic has
-        grew = [self.witness.look(life.me, life.incarnation, replica) for replica in life.replicas]
+        # Who has not heard of a deletion still has a replica that nothing is known of any more.
+        known = [one for one in life.replicas if one.topic_id in self.image.topics]
+        grew = [self.witness.look(life.me, life.incarnation, replica) for replica in known]
         kept = {log.name.key for log in life.logs} | life.logs.offline.keys()
         if self.witness.gone(life.me, life.incarnation, kept) or any(grew):
             self.witness.members(self.image)
