@@ -1,5 +1,6 @@
 """The commands that speak Kafka's protocol do on Apache Kafka what they do on a cluster of ours."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -75,3 +76,29 @@ def test_a_change_of_settings_is_in_force_when_it_is_told(kafka: Cluster, golden
         "config unset broker 0 log.cleaner.threads",
     )
     golden("cli_kafka_settings", text)
+
+
+def test_partitions_and_what_moves(kafka: Cluster, golden: Golden) -> None:
+    """One node has nowhere to move to; a throttle that was left there is taken away."""
+    text = script(
+        kafka,
+        "topic create hulls -p 2",
+        "topic describe hulls --at-min-isr --json",
+        "topic describe hulls --under-min-isr",
+        "partition reassign plan --topics hulls",
+        "partition reassign plan --topics hulls --replication-factor 2",
+        ("partition reassign apply -", _plan("hulls", 0)),
+        ("partition reassign apply -", _plan("hulls", 7)),
+        "config set broker 0 follower.replication.throttled.rate=1000",
+        "partition reassign status hulls",
+        "partition reassign status --json",
+        "partition reassign cancel",
+        "leader elect hulls",
+        "topic delete hulls --yes",
+    )
+    golden("cli_kafka_partitions", text)
+
+
+def _plan(topic: str, *replicas: int) -> str:
+    row = {"topic": topic, "partition": 0, "replicas": replicas}
+    return json.dumps({"version": 1, "partitions": [row]})

@@ -50,6 +50,8 @@ def test_a_plan_that_is_made_is_applied_and_every_record_stays(
     wanted = {one["partition"]: one["replicas"] for one in plan.document["partitions"]}
     now = replicas(port, "tides")
     assert {number: now[number] for number in wanted} == wanted
+    port.done("timeline", "tides:0", "--html", "moved.html")
+    assert "reassigned" in (port.folder / "moved.html").read_text()
     read = port.done("consume", "tides", "-o", "start:end").out
     assert sorted(map(int, read.splitlines())) == list(range(1000))
 

@@ -97,6 +97,9 @@ def test_a_disk_that_breaks_takes_its_replicas_along_and_nothing_else(tmp_path: 
             if shutil.which("java") or "java" in required():
                 assert java_says(cluster) == {"near": True, "far": False}
             assert cluster.broker_pid(0) == pid
+            why = cluster.done("why", "broker", "0", "--json").document
+            assert why["reasons"][0]["code"] == "directory-failed"
+            assert "replica 0: broker 0 cannot use" in cluster.done("why", "partition", "t:0").out
             cluster.done("broker", "stop", "0")
             unmount(disk)
             mount_image(image, disk)  # as if it had been mended

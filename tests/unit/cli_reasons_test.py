@@ -36,6 +36,7 @@ def known(
     sizes: dict[tuple[str, int, int], int] | None = None,
     static: dict[str, str] | None = None,
     down: bool = False,
+    failed: dict[int, tuple[str, ...]] | None = None,
 ) -> Known:
     image = MetadataImage()
     for one in range(3):
@@ -58,6 +59,7 @@ def known(
         events=events,
         sizes=sizes or {},
         static=static or {},
+        failed=failed or {},
     )
 
 
@@ -251,6 +253,17 @@ def test_where_the_cluster_is_down_nothing_else_matters() -> None:
 def test_an_unclean_election_is_proposed_where_somebody_could_lead() -> None:
     seen = known(partition((), NO_LEADER, (2,), elr=(2,)), states={2: "killed"})
     assert told(seen)[0].remedies == ("tidelog broker start 2",)
+
+
+def test_a_replica_on_a_failed_directory_does_not_catch_up() -> None:
+    seen = known(partition((0, 1)), partition((0, 1)), failed={2: ("/disk",)})
+    (found,) = told(seen)
+    assert found.sentence == "orders-0 lacks replica 2: broker 2 cannot use /disk any more"
+    assert found.remedies == ("tidelog logs broker-2",)
+    first_of_all, *_ = of_broker(seen, 2)
+    assert first_of_all.code is Code.DIRECTORY_FAILED
+    elsewhere = known(partition((0, 1)), failed={2: ("/disk",)}, sizes={("orders", 0, 2): 7})
+    assert told(elsewhere)[0].sentence.endswith("broker 2 catches up")
 
 
 def test_a_broker_about_to_stop_takes_no_part() -> None:

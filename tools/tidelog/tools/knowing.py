@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from tidelog.clients.admin.describe import replica_sizes
+from tidelog.clients.admin.describe import failed_directories, replica_sizes
 from tidelog.clients.cluster_view import refresh
 from tidelog.clients.failures import ClientError
 from tidelog.kernel.ids import TopicPartition
@@ -25,6 +25,8 @@ _ANSWER_NS = s(2)
 """Sizes are a courtesy: who does not answer at once is not waited for."""
 
 Row = dict[str, Any]
+Sizes = dict[tuple[str, int, int], int]
+Directories = dict[int, tuple[str, ...]]
 
 
 def look(target: Target, places: Sequence[TopicPartition] = ()) -> Known:
@@ -35,11 +37,13 @@ def look(target: Target, places: Sequence[TopicPartition] = ()) -> Known:
     run = run_in(folder) if is_held(folder) else None
     brokers = None if run is None else _brokers(target)
     opened = open_folder(folder)
+    sizes, failed = _told(brokers or [], places)
     return Known(
         image=opened.image,
         states=None if brokers is None else {row["id"]: row["state"] for row in brokers},
         events=gather(run.run_id if run else None, folder / "logs"),
-        sizes=_sizes(brokers or [], places) if places else {},
+        sizes=sizes,
+        failed=failed,
         static={} if opened.cluster is None else opened.cluster.settings,
     )
 
@@ -54,18 +58,18 @@ def _brokers(target: Target) -> list[Row] | None:
     return [row for row in rows if row["role"] == "broker"]
 
 
-def _sizes(
-    brokers: Sequence[Row], places: Sequence[TopicPartition]
-) -> dict[tuple[str, int, int], int]:
-    """What brokers tell of their logs; nothing where none answers."""
+def _told(brokers: Sequence[Row], places: Sequence[TopicPartition]) -> tuple[Sizes, Directories]:
+    """What brokers tell of their logs and directories; nothing where none answers."""
     running = [f"{HOST}:{row['port']}" for row in brokers if row["state"] == "running"]
-    found: dict[tuple[str, int, int], int] = {}
+    sizes: Sizes = {}
+    failed: Directories = {}
     if not running:
-        return found
+        return sizes, failed
     target = Target(bootstrap=",".join(running))
     with contextlib.suppress(ClientError, CliError), connected(target) as client:
         client.run(refresh(client.view, [name for name, _ in places]), _ANSWER_NS)
+        failed = client.run(failed_directories(client.view.brokers), _ANSWER_NS)
         there = [one for one in places if one[1] < client.view.partition_count(one[0])]
-        sizes = client.run(replica_sizes(client.view, there), _ANSWER_NS)
-        found = {(name, at, broker): held for ((name, at), broker), held in sizes.items()}
-    return found
+        found = client.run(replica_sizes(client.view, there), _ANSWER_NS)
+        sizes = {(name, at, broker): held for ((name, at), broker), held in found.items()}
+    return sizes, failed

@@ -69,6 +69,7 @@ class Code(StrEnum):
     BROKER_AWAY = "broker-away"
     CLUSTER_DOWN = "cluster-down"
     WAITED_FOR = "waited-for"
+    DIRECTORY_FAILED = "directory-failed"
 
 
 class Reason(Struct, frozen=True):
@@ -90,6 +91,8 @@ class Known(Struct, frozen=True):
     """Bytes by topic, partition and broker, as far as brokers told."""
     static: Mapping[str, str] = {}
     """Settings of the last start."""
+    failed: Mapping[int, Sequence[str]] = {}
+    """Log directories that brokers say they cannot use."""
 
     def setting(self, name: str) -> int | bool:
         """A broker-wide one that is in force."""
@@ -101,6 +104,10 @@ class Known(Struct, frozen=True):
 
     def _given(self) -> dict[str, str]:
         return {**self.static, **self.image.broker_configs.get("", {})}
+
+    def holds(self, place: Place, broker: int) -> bool:
+        """Whether the broker told of a log of the partition."""
+        return (place.topic.name, place.number, broker) in self.sizes
 
     def last(self, broker: int, *events: str) -> Entry | None:
         """The last of these that is about a broker as a whole."""
@@ -250,10 +257,21 @@ def _missing(known: Known, place: Place) -> Iterator[Reason]:
         remedies: tuple[str, ...] = ()
         if away is not None:
             why, remedies = away.sentence, away.remedies
+        elif broker in known.failed and not known.holds(place, broker):
+            why, remedies = _failed(known, broker), _logs_of(broker)
         else:
             why = _catches_up(known, place, broker)
         sentence = f"{place.name} lacks replica {broker}: {why}"
         yield Reason(Code.NOT_IN_SYNC, sentence, remedies, broker)
+
+
+def _failed(known: Known, broker: int) -> str:
+    return f"broker {broker} cannot use {_joined(known.failed[broker])} any more"
+
+
+def _logs_of(broker: int) -> tuple[str, ...]:
+    """Where the broker says what went wrong."""
+    return (f"tidelog logs broker-{broker}",)
 
 
 def _catches_up(known: Known, place: Place, broker: int) -> str:
@@ -321,6 +339,9 @@ def of_broker(known: Known, broker: int) -> list[Reason]:
     if away is DOWN:
         return [DOWN]
     found = [] if away is None else [away]
+    if broker in known.failed:
+        sentence = f"{_failed(known, broker)}: others lead what lay there, where there are any"
+        found.append(Reason(Code.DIRECTORY_FAILED, sentence, _logs_of(broker), broker))
     hosted = list(hosts(known.image, broker))
     waiting = [one for one in hosted if one.waits_for(broker)]
     if waiting:

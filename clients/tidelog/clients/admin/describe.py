@@ -74,6 +74,24 @@ def replica_sizes(
     return sizes
 
 
+def failed_directories(brokers: Iterable[int]) -> Plan[dict[int, tuple[str, ...]]]:
+    """The log directories that each broker says it cannot use; nothing of one that is silent."""
+    asked = list(brokers)
+    if not asked:
+        return {}
+    outcomes = yield [Call(broker, _ask_sizes({})) for broker in asked]
+    told = {
+        broker: outcome.message.results
+        for broker, outcome in zip(asked, outcomes, strict=True)
+        if isinstance(outcome, Answered)
+    }
+    failed = {
+        broker: tuple(one.log_dir for one in rows if one.error_code != ErrorCode.NONE)
+        for broker, rows in told.items()
+    }
+    return {broker: directories for broker, directories in failed.items() if directories}
+
+
 def _ask_sizes(topics: Mapping[str, list[int]]) -> Ask:
     rows = [DescribableLogDirTopic(topic=name, partitions=ids) for name, ids in topics.items()]
     return Ask(DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=rows))
