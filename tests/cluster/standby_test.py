@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 TOPIC = "tides"
 PARTITIONS = 3
 CREATIONS_A_LEG = 10
+HOWS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL)
 
 
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Cluster]:
-    """Three brokers, and two coordinators that stand by."""
-    with Cluster(tmp_path, brokers=3, options=["--standby-coordinators", "2"]) as running:
-        words = ("--partitions", str(PARTITIONS), "--replication-factor", "3")
-        running.done("topic", "create", TOPIC, *words, "--config", "min.insync.replicas=2")
+def guarded_by_two(folder: Path, brokers: int) -> Cluster:
+    """Brokers, a coordinator, and two that stand by."""
+    return Cluster(folder, brokers=brokers, options=["--standby-coordinators", "2"])
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """For tests that leave it with all its processes."""
+    with guarded_by_two(tmp_path_factory.mktemp("guarded"), 1) as running:
         yield running
 
 
@@ -53,10 +57,16 @@ def epochs_led(cluster: Cluster) -> list[int]:
 
 
 def test_whoever_leads_dies_or_hangs_and_nothing_that_was_answered_is_lost(
-    guarded: Cluster,
+    tmp_path: Path, *, nightly: bool
 ) -> None:
+    with guarded_by_two(tmp_path, 3) as trio:
+        words = ("--partitions", str(PARTITIONS), "--replication-factor", "3")
+        trio.done("topic", "create", TOPIC, *words, "--config", "min.insync.replicas=2")
+        lose_leaders(trio, HOWS * (10 if nightly else 1))
+
+
+def lose_leaders(guarded: Cluster, hows: Sequence[signal.Signals]) -> None:
     creations = Creations(guarded.bootstrap)
-    hows = [signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL]
     with ThreadPoolExecutor(1) as pool, Load(guarded.bootstrap, TOPIC, PARTITIONS, "load") as load:
         run = pool.submit(creations.run)
         try:
@@ -110,39 +120,45 @@ def test_one_that_hangs_keeps_no_other_from_taking_over(guarded: Cluster) -> Non
     os.kill(pid, signal.SIGKILL)
     until(lambda: led_by_another(guarded, pid), "the other one leads")
     assert guarded.status()["controller"]["pid"] != stopped
+    until(lambda: stopped not in guarded.pids(), "who hangs is replaced")
+    guarded.done("wait", "ready")
 
 
 @pytest.mark.parametrize("with_it", ["nobody", "whoever leads"])
-def test_nothing_is_left_when_the_supervisor_dies(guarded: Cluster, with_it: str) -> None:
-    run, pid = guarded.runs[-1], guarded.status()["controller"]["pid"]
-    os.kill(run.pid, signal.SIGSTOP)
-    if with_it != "nobody":
-        os.kill(pid, signal.SIGKILL)
-    os.kill(run.pid, signal.SIGKILL)
-    until(lambda: not guarded.pids(), "all have followed")
-    assert memory_of_run(run.run_id) == []
-    assert not Path(run.runtime_dir).exists()
-    guarded.start()
+def test_nothing_is_left_when_the_supervisor_dies(tmp_path: Path, with_it: str) -> None:
+    with guarded_by_two(tmp_path, 1) as cluster:
+        run, pid = cluster.runs[-1], cluster.status()["controller"]["pid"]
+        os.kill(run.pid, signal.SIGSTOP)
+        if with_it != "nobody":
+            os.kill(pid, signal.SIGKILL)
+        os.kill(run.pid, signal.SIGKILL)
+        until(lambda: not cluster.pids(), "all have followed")
+        assert memory_of_run(run.run_id) == []
+        assert not Path(run.runtime_dir).exists()
+        cluster.start()
 
 
 def test_who_stands_by_can_be_killed_by_its_id_and_whoever_leads_by_its_role(
     guarded: Cluster,
 ) -> None:
-    guarded.done("coordinator", "kill", "--standby", "1")
+    roles, before = coordinators(guarded), guarded.status()["controller"]
+    (leading,), standbys = roles["coordinator"], [str(row["id"]) for row in roles["standby"]]
+    guarded.done("coordinator", "kill", "--standby", standbys[0])
     guarded.done("wait", "ready")
-    assert guarded.status()["controller"]["epoch"] == 1
-    refused = guarded.command("coordinator", "kill", "--standby", "0")
+    assert guarded.status()["controller"] == before
+    refused = guarded.command("coordinator", "kill", "--standby", str(leading["id"]))
     assert refused.code == 3
-    assert "they are 1, 2" in refused.err
+    assert f"they are {', '.join(standbys)}" in refused.err
     guarded.done("coordinator", "kill")
     guarded.done("wait", "ready")
-    until(lambda: guarded.status()["controller"]["epoch"] == 2, "a standby leads")
-    assert "standby 0" in guarded.done("status").out
+    epoch = before["epoch"] + 1
+    until(lambda: guarded.status()["controller"]["epoch"] == epoch, "a standby leads")
+    assert f"standby {leading['id']}" in guarded.done("status").out
 
 
 def test_requests_wait_for_the_one_that_takes_over(guarded: Cluster) -> None:
     with RawClient(guarded.bootstrap.split(",")[0]) as client:
-        for number in range(5):
+        for number in range(3):
             pid = guarded.status()["controller"]["pid"]
             os.kill(pid, signal.SIGKILL)
             assert create(client, f"t{number}") is ErrorCode.NONE
