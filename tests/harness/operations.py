@@ -47,7 +47,9 @@ ALL_BROKERS: Final = ""
 class Operations:
     """Carries them out, one after the other, and remembers what was promised."""
 
-    def __init__(self, cluster: Cluster, rng: Random, brokers: int) -> None:
+    def __init__(
+        self, cluster: Cluster, rng: Random, brokers: int, tell: Callable[[str], None] = print
+    ) -> None:
         self.done = Counter[str]()
         self.brokers = list(range(brokers))
         """Those that are in the cluster."""
@@ -77,6 +79,9 @@ class Operations:
         """Those that are carried out while something is killed."""
         self._cluster = cluster
         self._rng = rng
+        self._tell = tell
+        self._whom = Random(0)
+        """Apart from the draws of the history: how often somebody is asked is a matter of time."""
         self._addresses = cluster.bootstrap.split(",")
         self._made = 0
 
@@ -118,6 +123,7 @@ class Operations:
     def _reassign(
         self, targets: Mapping[int, list[int] | None], fine: ErrorCode = ErrorCode.NONE
     ) -> None:
+        self._tell(f"  replicas {dict(targets)}")
         rows = [
             k45.ReassignablePartition(partition_index=partition, replicas=replicas)
             for partition, replicas in targets.items()
@@ -206,6 +212,7 @@ class Operations:
     def throttle(self) -> None:
         """What moves from now on does so at this rate; or as fast as it can."""
         rate = self._rng.choice((None, 2 * MIB, 8 * MIB))
+        self._tell(f"  at {rate} bytes/s")
         self._throttled(None if rate is None else str(rate))
 
     def _throttled(self, rate: str | None) -> bool:
@@ -237,7 +244,9 @@ class Operations:
     # -- brokers
 
     def restart(self) -> None:
-        self._cluster.done("broker", "restart", str(self._rng.choice(self.brokers)))
+        broker = str(self._rng.choice(self.brokers))
+        self._tell(f"  broker {broker}")
+        self._cluster.done("broker", "restart", broker)
 
     def roll(self) -> None:
         self._cluster.done("broker", "restart", "--rolling", "--rest", "0")
@@ -247,6 +256,7 @@ class Operations:
         if len(self.brokers) < BROKERS_MAX:
             self.add()
         broker = self._rng.choice(self.brokers[self._first :])
+        self._tell(f"  broker {broker}")
         self._cluster.done("broker", "remove", str(broker))
         self.brokers.remove(broker)
 
@@ -268,7 +278,7 @@ class Operations:
         """Of whichever broker answers."""
         deadline = time.monotonic() + CALL_S
         while time.monotonic() < deadline:
-            for address in self._rng.sample(self._addresses, len(self._addresses)):
+            for address in self._whom.sample(self._addresses, len(self._addresses)):
                 try:
                     with RawClient(address) as client:
                         return client.ask(api, version, request)

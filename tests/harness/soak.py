@@ -46,7 +46,7 @@ class Soak:
         self._cluster = cluster
         self._rng = Random(seed)
         self._began = time.monotonic()
-        self.operations = Operations(cluster, self._rng, BROKERS)
+        self.operations = Operations(cluster, self._rng, BROKERS, self._tell)
         self._faults = Faults(cluster, self._rng)
         self._steps: dict[str, Callable[[], None]] = {
             **self.operations.kinds,
@@ -115,6 +115,7 @@ class Soak:
 
     def _broker_dies(self) -> None:
         broker = self._rng.choice(self.operations.brokers)
+        self._tell(f"  broker {broker}")
         pid = self._cluster.broker_pid(broker)
         self._while_something(lambda: os.kill(pid, signal.SIGKILL))
         self._faults.start_dead(broker)
