@@ -36,6 +36,8 @@ PARTITIONS: Final = 4
 SWELL_MAX: Final = 30
 BROKERS_MAX: Final = 5
 RECORDS: Final = 20
+SLOW: Final = 50_000
+"""Bytes per second."""
 CALL_S: Final = 30.0
 _UNKNOWN: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
 _SETTING: Final = "retention.ms"
@@ -93,7 +95,7 @@ class Operations:
 
     def settle(self) -> None:
         """Until nothing is under way any more, without a throttle."""
-        until(lambda: self._throttled(None), "the throttle is off")
+        self._as_fast_as_they_can()
         until(lambda: not self.moving(), "reassignments end", 60)
 
     # -- reassignment
@@ -108,12 +110,14 @@ class Operations:
         self._reassign({one: self._rng.sample(self.brokers, 3) for one in partitions})
 
     def cancel(self) -> None:
-        """All that is under way, and half of the time something first."""
-        if self._rng.random() < 0.5:
+        """All that is under way: so slow that it is, but where it is of what was moved before."""
+        if self._rng.random() < 0.8:
+            self._throttled(str(SLOW))
             self.move_all()
         self._reassign(
             dict.fromkeys(self.moving(), None), fine=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         )
+        self._as_fast_as_they_can()
 
     def moving(self) -> list[int]:
         answer = self._ask(k46.API, 0, k46.ListPartitionReassignmentsRequest())
@@ -214,6 +218,9 @@ class Operations:
         rate = self._rng.choice((None, 2 * MIB, 8 * MIB))
         self._tell(f"  at {rate} bytes/s")
         self._throttled(None if rate is None else str(rate))
+
+    def _as_fast_as_they_can(self) -> None:
+        until(lambda: self._throttled(None), "the throttle is off")
 
     def _throttled(self, rate: str | None) -> bool:
         sides = ("leader", "follower")
