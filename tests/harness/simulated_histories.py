@@ -29,6 +29,8 @@ FAULTS = (
 )
 MOVES = (0, 2)
 """Of five histories those whose seeds leave this rest have their replicas moved."""
+THROTTLED = "200000"
+"""Bytes a second, in half of those: all that is written fits into some seconds of it."""
 RINGS = (0, 4_096, 65_536)
 
 
@@ -63,6 +65,10 @@ class History:
         self.over = False
         self.moves = Random(seed + 1) if seed % 5 in MOVES else None
         """Apart from the other draws, so that those make the same history without it."""
+        if self.moves is not None and self.moves.random() < 0.5:
+            self.cluster.configure_all("leader.replication.throttled.rate", THROTTLED)
+            self.cluster.configure("t", "leader.replication.throttled.replicas", "*")
+            self.ends = Instant(self.cluster.now + ms(self.moves.uniform(*LASTS_MS)))
 
     def run(self) -> None:
         self._write_on()

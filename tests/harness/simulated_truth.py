@@ -167,7 +167,7 @@ class Witness:
         dropped = False
         for key, truth in self.truths.items():
             copy = truth.copies.get(broker)
-            if copy is not None and copy.life == life and copy.pieces and key not in kept:
+            if copy is not None and copy.life == life and copy.end and key not in kept:
                 truth.copies[broker] = Copy(life)
                 dropped = True
         return dropped

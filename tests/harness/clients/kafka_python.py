@@ -77,6 +77,19 @@ class KafkaPython:
                 "reassignments": admin.list_partition_reassignments(),
             }
 
+    def reassign(self, topic: str, partition: int, replicas: list[int] | None) -> bool:
+        """To these, or to what there was before; whether that was taken."""
+        place = TopicPartition(topic, partition)
+        with self._admin() as admin, refusals():
+            return bool(admin.alter_partition_reassignments({place: replicas})[place] is None)
+
+    def reassigned(self, topic: str, partition: int) -> dict[str, list[int]] | None:
+        """Replicas, and who of them comes and goes; None where nothing is under way."""
+        place = TopicPartition(topic, partition)
+        with self._admin() as admin, refusals():
+            found: dict[Any, dict[str, list[int]]] = admin.list_partition_reassignments()
+            return found.get(place)
+
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """The start of the partition then."""
         place = TopicPartition(topic, partition)

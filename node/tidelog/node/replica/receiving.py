@@ -8,6 +8,7 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, Partition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.ipc.events import Kind, Value
+from tidelog.node.log.log import Log
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.follower import Follower, cut_to
 from tidelog.node.replica.outbox import Address, Outbox
@@ -390,8 +391,8 @@ class Receiving:
         follower, log = _follower(replica), replica.log
         if message.log_start >= log.start:
             log.accept_start()
-        elif log.missing_from is not None and not self._is_trusted(replica):
-            self._start_anew(replica, Offset(0))  # the leader has what the disk lost
+        elif _lacks_its_head(log) and not self._is_trusted(replica):
+            self._start_anew(replica, Offset(0))  # the leader has what is missing here
             self._attach(now, stream, replica)
             return
         if message.log_start > log.end:
@@ -468,6 +469,12 @@ class Receiving:
             self._waiting.advanced(now, replica.key, size)
         if log_start > log.start:
             log.advance_start(min(log_start, log.end))
+
+
+def _lacks_its_head(log: Log) -> bool:
+    """Whether records are missing at its front that another replica may have: its disk lost them,
+    or it began where an earlier leader did and was cut down to nothing since."""
+    return log.missing_from is not None or log.start == log.end
 
 
 def _follower(replica: Replica) -> Follower:
