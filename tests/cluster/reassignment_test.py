@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,6 +170,11 @@ def cancelled_in_the_middle(stage: Stage) -> None:
     assert reassign(stage) == [0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
 
 
+def ours(stage: Stage, *words: str) -> Any:
+    """What our own command says: it reads Kafka's plans, and Kafka's tool reads its."""
+    return stage.cluster.done("partition", "reassign", *words).document
+
+
 def plan(path: Path, *replicas: int) -> str:
     row = {
         "topic": TOPIC,
@@ -203,6 +209,9 @@ def test_kafka_reassign_partitions_moves_throttles_verifies_lists_and_cancels(
         assert f"{TOPIC}-0: replicas: 1,2,3,0. adding: 3. removing: 0." in listed
         verified = tools.tool(REASSIGN, "--verify", "--reassignment-json-file", away)
         assert f"Reassignment of partition {TOPIC}-0 is still in progress." in verified
+        followed = ours(stage, "status", "--plan", away, "--json")
+        (row,) = followed["reassignments"]
+        assert (followed["throttle"], row["state"], row["adding"]) == (1_000_000, "moving", [D])
 
         cancelled = tools.tool(
             REASSIGN, "--cancel", "--reassignment-json-file", away, "--preserve-throttles"
@@ -221,3 +230,12 @@ def test_kafka_reassign_partitions_moves_throttles_verifies_lists_and_cancels(
             "throttled" in name for one in stage.image().broker_configs.values() for name in one
         )
         assert "No partition reassignments found." in tools.tool(REASSIGN, "--list")
+
+        proposal = tmp_path / "ours.json"
+        proposal.write_text(json.dumps(ours(stage, "plan", "--brokers", f"{B},{C},{D}")))
+        assert json.loads(proposal.read_text())["partitions"] == []
+        proposal.write_text(json.dumps(ours(stage, "plan", "--brokers", f"{A},{B},{C}")))
+        verified = tools.tool(REASSIGN, "--verify", "--reassignment-json-file", str(proposal))
+        assert (
+            f"There is no active reassignment of partition {TOPIC}-0, but replica set" in verified
+        )
