@@ -158,7 +158,7 @@ class Life:
             storage=MemoryVolume(),
             aside=lambda work, done: done(self.world.now, work()),
             on_storage_failure=self._on_storage_failure,
-            new_uuid=lambda: f"{self.incarnation}-{self._new_call()}",
+            new_uuid=lambda: f"{self.me}-{self.incarnation}-{self._new_call()}",
             wall_offset_ns=NOW_MS * 1_000_000,
         )
 

@@ -37,11 +37,12 @@ RINGS = (0, 4_096, 65_536)
 class History:
     """What the seed says happens."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, **more: str) -> None:
         rng = self.rng = Random(seed)
         brokers = rng.choice([3, 3, 3, 4, 5])
         self.lag_ms = rng.choice([600, 2_000, 10_000])
         settings = {"replica.lag.time.max.ms": str(self.lag_ms)}
+        settings |= {name.replace("_", "."): value for name, value in more.items()}
         self.cluster = SimulatedCluster(
             rng.randrange(1 << 30), brokers, settings, ring_bytes=rng.choice(RINGS)
         )

@@ -1,0 +1,139 @@
+"""Groups in clusters under drawn faults: what their members are told can all be true.
+
+A failure names its seed: `GroupHistory(seed).run()` is the same history again, step by step.
+"""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from harness.simulated_histories import History
+from harness.simulated_members import SESSION_MS, GroupLife
+from tidelog.kernel.instant import Instant
+from tidelog.node.groups import loading
+from tidelog.node.groups.classic import ClassicGroup
+from tidelog.node.groups.hosts import Groups, Hosted
+from tidelog.node.groups.placement import OFFSETS_TOPIC
+from tidelog.node.runtime.shard_host import LogCommitted
+
+HISTORIES = 12
+HISTORIES_NIGHTLY = 5_000
+SEARCHED = 100
+FAULTS = ("kill", "kill", "pause", "cut", "one_way", "slow", "coordinator", "stop", "clog", "lose")
+
+
+class GroupHistory(History):
+    """As any history, of a cluster that has a group; of disks nothing is lost."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, group_min_session_timeout_ms="100")
+        rng = Random(seed + 2)
+        self.kinds = rng.sample(FAULTS, rng.randint(1, len(FAULTS)))
+        replicas = rng.sample(sorted(self.cluster.disks), 3)
+        self.cluster.create(
+            OFFSETS_TOPIC,
+            *replicas,
+            partitions=1,
+            cleanup_policy="compact",
+            min_insync_replicas="2",
+        )
+        self.life = GroupLife(self.cluster, rng, self.partitions)
+
+    def run(self) -> None:
+        self.life.start()
+        super().run()
+
+    def heal(self) -> None:
+        super().heal()
+        self.life.end()
+        self.cluster.run(2 * SESSION_MS)  # the coordinator notes that all are gone
+        self.cluster.until(self._is_group_level)
+
+    def _is_group_level(self) -> bool:
+        view = self.cluster.view(OFFSETS_TOPIC)
+        replicas = [self.cluster.replica(one, OFFSETS_TOPIC, 0) for one in view.replicas]
+        return set(view.isr) == set(view.replicas) and len({one.log.end for one in replicas}) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+def test_whatever_happens_a_group_tells_its_members_what_can_be_true(*, nightly: bool) -> None:
+    histories, first = HISTORIES, 0
+    if nightly:
+        histories, first = HISTORIES_NIGHTLY, Random().randrange(1 << 40)
+    for seed in range(first, first + histories):
+        try:
+            GroupHistory(seed).run()
+        except Exception as failure:
+            raise AssertionError(f"GroupHistory({seed}).run()") from failure
+
+
+def _fails(rule: str, *, first: int) -> None:
+    """One of the histories from there on finds the fault that was planted; the first does now."""
+    found = set()
+    for seed in range(first, first + SEARCHED):
+        try:
+            GroupHistory(seed).run()
+        except AssertionError as failure:
+            found.add(str(failure))
+            if rule in str(failure):
+                return
+    raise AssertionError(f"nobody found it, but {found}")
+
+
+@pytest.mark.slow
+def test_an_old_generation_s_commit_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lax(self: ClassicGroup, who: Any) -> Any:
+        return self.members.named(who)
+
+    monkeypatch.setattr(ClassicGroup, "_member", lax)
+    _fails("G1", first=3)
+
+
+@pytest.mark.slow
+def test_a_generation_given_twice_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = ClassicGroup._finish
+
+    def forgetful(self: ClassicGroup, now: Instant, joined: Any, absent: Any, draft: Any) -> None:
+        original(self, now, joined, absent, draft)
+        for record in draft.records:
+            if joined:
+                self.replay(record.value)
+        draft.records.clear()  # as Kafka, which writes a generation only when it is assigned
+
+    monkeypatch.setattr(ClassicGroup, "_finish", forgetful)
+    _fails("given twice", first=37)
+
+
+@pytest.mark.slow
+def test_an_answer_before_the_replicas_have_it_would_be_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = Groups._rest
+
+    def hasty(self: Groups, now: Instant, hosted: Hosted) -> None:
+        if hosted.appended > hosted.committed:
+            hosted.committed = hosted.appended
+            self._drive(now, hosted, LogCommitted(hosted.appended))
+        else:
+            original(self, now, hosted)
+
+    monkeypatch.setattr(Groups, "_rest", hasty)
+    _fails("G3", first=247)
+
+
+@pytest.mark.slow
+def test_a_log_that_is_not_loaded_to_its_end_would_be_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = loading.Loading.go_on
+
+    def short(self: loading.Loading) -> bool:
+        self.end = (
+            type(self.end)(max(self._log.start, self.end - 1)) if not self.has_read else self.end
+        )
+        return original(self)
+
+    monkeypatch.setattr(loading.Loading, "go_on", short)
+    _fails("G3", first=5)
