@@ -49,7 +49,9 @@ def by_confluent(bootstrap: str, group: str, topic: str, count: int) -> list[int
     def look() -> bool:
         message = consumer.poll(0.05)
         if message is not None and message.error() is None:
-            found.append(message.offset())
+            offset = message.offset()
+            assert offset is not None
+            found.append(offset)
         return len(found) == count
 
     until(look, f"{count} records for {group}")

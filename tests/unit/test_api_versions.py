@@ -45,6 +45,7 @@ def test_api_versions_tells_exactly_the_routes(bench: HandlerBench, version: int
         31: (1, 3),
         32: (1, 4),
         33: (0, 2),
+        34: (1, 2),
         35: (1, 5),
         37: (0, 3),
         42: (0, 2),
