@@ -89,7 +89,7 @@ class Conversation:
         self.calls: dict[int, Outcome] = {}
         self.snapshots: list[front.SaveSnapshot] = []
         self.ignored: list[str] = []
-        self.lossy: list[front.LossyElection] = []
+        self.logged: list[front.LossyElection | front.TopicGone] = []
         self.fences: dict[BrokerId, Offset] = {}
         """The fence words of the board."""
         self.happened: list[Happening] = []
@@ -365,8 +365,8 @@ class Conversation:
                 self.epochs.append(epoch)
             case front.SaveSnapshot():
                 self.snapshots.append(effect)
-            case front.LossyElection():
-                self.lossy.append(effect)
+            case front.LossyElection() | front.TopicGone():
+                self.logged.append(effect)
             case front.Ignored(_, reason):
                 self.ignored.append(reason)
             case front.GiveUp(reason):

@@ -3,8 +3,10 @@
 import pytest
 
 from harness.controllers import ONE, Controlled, topic
+from harness.conversations import Conversation
+from tidelog.coordinator.controller.front import TopicGone
 from tidelog.coordinator.settings import ControllerSettings
-from tidelog.kernel.ids import ZERO_UUID, Uuid
+from tidelog.kernel.ids import ZERO_UUID, BrokerId, Uuid
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k20_delete_topics import DeleteTopicState
 from tidelog.wire.metadata_records import TopicDeleted
@@ -101,3 +103,22 @@ def test_a_cluster_may_forbid_deletion(version: int, code: ErrorCode) -> None:
     with pytest.raises(Rejected) as refused:
         controlled.delete("a", version=version)
     assert refused.value.code is code
+
+
+def test_who_is_down_and_deletes_it_later_is_told() -> None:
+    talk = Conversation()
+    talk.start_coordinator()
+    for broker in (0, 1):
+        talk.start_broker(broker)
+    talk.settle()
+    talk.create(0, topic("t", 2, 2))
+    talk.settle()
+    topic_id = talk.shard.image.names["t"].id
+    talk.kill_broker(1)
+    talk.settle()
+    talk.delete(0, "t")
+    talk.settle()
+    assert talk.logged == [TopicGone("t", topic_id, 2, (BrokerId(1),))]
+    talk.create(0, topic("t"))  # the name is free at once
+    talk.settle()
+    assert talk.shard.image.names["t"].id != topic_id

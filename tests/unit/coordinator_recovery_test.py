@@ -284,6 +284,6 @@ def test_an_election_that_loses_records_is_said_aloud_once_it_is_on_disk() -> No
     while talk.deliver_one():
         pass
     talk.force()
-    assert talk.lossy == []
+    assert talk.logged == []
     talk.settle()
-    assert talk.lossy == [LossyElection("t", 0, BrokerId(0), Epoch(2), 0)]
+    assert talk.logged == [LossyElection("t", 0, BrokerId(0), Epoch(2), 0)]

@@ -145,4 +145,4 @@ def test_a_living_broker_that_registers_anew_has_lost_nothing() -> None:
     talk.settle()
     (view,) = talk.shard.image.names["t"].partitions
     assert (view.leader, view.isr, view.lossy_elections) == (0, (0,), 0)
-    assert talk.lossy == []
+    assert talk.logged == []

@@ -34,7 +34,7 @@ from tidelog.coordinator.controller.requests import AlterIsr as Alter
 from tidelog.coordinator.controller.settled import Caller, Settled, Settlements
 from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.coordinator.controller.story import happenings
-from tidelog.kernel.ids import NO_OFFSET, BrokerId, Epoch, Incarnation, Offset, RequestId
+from tidelog.kernel.ids import NO_OFFSET, BrokerId, Epoch, Incarnation, Offset, RequestId, Uuid
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import FORWARDED_CALLS_MAX, METADATA_SNAPSHOT_RECORDS
 from tidelog.node.ipc.events import Happening
@@ -73,7 +73,12 @@ from tidelog.wire.control import (
 )
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.messages.k55_describe_quorum import DescribeQuorumResponse
-from tidelog.wire.metadata_records import BrokerFenced, MetadataRecord, PartitionChanged
+from tidelog.wire.metadata_records import (
+    BrokerFenced,
+    MetadataRecord,
+    PartitionChanged,
+    TopicDeleted,
+)
 
 
 class Received(Struct, frozen=True):
@@ -148,6 +153,16 @@ class LossyElection(Struct, frozen=True):
     """As many as are known to be lost by it."""
 
 
+class TopicGone(Struct, frozen=True):
+    """A topic was deleted; its name is free, though not every replica may be gone."""
+
+    topic: str
+    id: Uuid
+    partitions: int
+    later: tuple[BrokerId, ...]
+    """Those that are down, and delete what they have when they come back."""
+
+
 class Ignored(Struct, frozen=True):
     """A message nobody answers; worth a line in the log."""
 
@@ -163,7 +178,16 @@ class GiveUp(Struct, frozen=True):
 
 Event = Received | PeerLost | Heard | LogAppended | LogCommitted | AppendFailed | Tick
 Effect = (
-    Append | SendTo | Fence | Happened | Active | SaveSnapshot | LossyElection | Ignored | GiveUp
+    Append
+    | SendTo
+    | Fence
+    | Happened
+    | Active
+    | SaveSnapshot
+    | LossyElection
+    | TopicGone
+    | Ignored
+    | GiveUp
 )
 Answer = Callable[[ControllerReply | Refusal], Sequence[Effect]]
 Settle = Callable[[ControllerReply | Refusal], Settled]
@@ -467,6 +491,7 @@ class Front:
             # The word first: by the time others follow a new leader, the old one is silent.
             effects += [Fence(r.broker, r.epoch) for r in records if isinstance(r, BrokerFenced)]
             effects += self._lossy(records)
+            effects += self._gone(records)
             what = tuple(happenings(self.feed.image, records))
             effects += _sends(self.feed.committed(records))
             if what:
@@ -487,6 +512,15 @@ class Front:
                         leader_epoch=after.leader_epoch,
                         lost_records=after.lost_records - before.lost_records,
                     )
+
+    def _gone(self, records: Sequence[MetadataRecord]) -> Iterator[TopicGone]:
+        """As `_lossy`: who is told to delete it, and who cannot be told."""
+        image = self.feed.image
+        for record in records:
+            if isinstance(record, TopicDeleted):
+                topic = image.topics[record.topic]
+                later = {BrokerId(one) for view in topic.partitions for one in image.offline(view)}
+                yield TopicGone(topic.name, topic.id, len(topic.partitions), tuple(sorted(later)))
 
     def _snapshot(self) -> list[Effect]:
         """A new one once replaying the log would cost more than loading it saves."""

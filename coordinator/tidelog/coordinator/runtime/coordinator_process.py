@@ -26,6 +26,7 @@ from tidelog.coordinator.controller.front import (
     Received,
     SaveSnapshot,
     SendTo,
+    TopicGone,
 )
 from tidelog.coordinator.controller.health import health
 from tidelog.coordinator.controller.shard import ControllerShard
@@ -37,7 +38,7 @@ from tidelog.coordinator.runtime.watch import Watch
 from tidelog.coordinator.runtime.writer import Writer
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.failures import CannotStartError, CorruptError
-from tidelog.kernel.ids import NO_OFFSET, Offset, Uuid
+from tidelog.kernel.ids import NO_OFFSET, Offset, Uuid, uuid_text
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.launch import (
     CoordinatorLaunch,
@@ -256,7 +257,7 @@ class CoordinatorProcess:
                 self._log.info("snapshot_due", offset=offset)
                 assert self._writer is not None
                 self._writer.save(effect)
-            case Ignored() | LossyElection():
+            case Ignored() | LossyElection() | TopicGone():
                 self._note(effect)
             case Active(epoch):
                 self._activated(epoch)
@@ -265,9 +266,18 @@ class CoordinatorProcess:
             case _:
                 assert_never(effect)
 
-    def _note(self, effect: Ignored | LossyElection) -> None:
+    def _note(self, effect: Ignored | LossyElection | TopicGone) -> None:
         if isinstance(effect, Ignored):
             self._log.info("message_ignored", peer=effect.peer, reason=effect.reason)
+            return
+        if isinstance(effect, TopicGone):
+            self._log.info(
+                "topic_deleted",
+                topic=effect.topic,
+                id=uuid_text(effect.id),
+                partitions=effect.partitions,
+                deleted_later_by=list(effect.later),
+            )
             return
         self._log.error(
             "lossy_election",

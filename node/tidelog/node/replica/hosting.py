@@ -91,18 +91,17 @@ class Hosting:
         self._read: dict[tuple[tuple[str, str], ...], _TopicSettings] = {}
         """By what a topic sets itself: reading takes longer than all else in opening a log."""
 
-    def sweep(self, image: MetadataImage) -> None:
+    def sweep(self, image: MetadataImage) -> list[TopicPartition]:
         """Once, with the first image: delete what was deleted while this broker was away. The
         image is whole, so all its partitions are settled next: what was given to others goes then.
         """
-        for log in self._logs:
-            if not self._is_wanted(image, log):
-                self._logs.delete(log.topic, log.partition)
-        for name, partition in list(self._logs.offline):
-            if name not in image.names:
-                self._logs.delete(name, partition)
+        gone = [log.name.key for log in self._logs if not self._is_wanted(image, log)]
+        gone += [key for key in self._logs.offline if key[0] not in image.names]
+        for name, partition in gone:
+            self._logs.delete(name, partition)
         if self._logs.may_lack:
             self._lack(image)
+        return gone
 
     def _lack(self, image: MetadataImage) -> None:
         """What the cluster counts on, and is in no directory, lay in one that is gone: an empty log

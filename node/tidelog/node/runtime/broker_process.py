@@ -59,6 +59,7 @@ _MILLISECOND_NS: Final = 1_000_000
 _HOUSEKEEPING_TICKS: Final = 700
 _EXIT_BUG: Final = 70
 _EXIT_DISK: Final = 74
+_NAMED_MAX: Final = 10
 _LEAVE_WAIT_MS: Final = 300
 
 
@@ -235,7 +236,10 @@ class BrokerProcess:
         try:
             if not self._swept:
                 self._swept = True
-                self._hosting.sweep(image)
+                gone = self._hosting.sweep(image)
+                if gone:
+                    some = [f"{topic}-{partition}" for topic, partition in gone[:_NAMED_MAX]]
+                    self._log.info("deleted_topics_swept", logs=len(gone), among_them=some)
             self._hosting.follow(now, changes)
         except OSError as error:
             # A directory could not be put aside: a topic of its name must never meet its files.
