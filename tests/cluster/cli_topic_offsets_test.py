@@ -81,7 +81,6 @@ def test_waits_for_topics_and_clusters(quay: Cluster, golden: Golden) -> None:
         "wait isr orders",
         "wait isr orders compacted --json",
         "wait isr order",
-        "wait stable billing",
         f"wait ready -b {quay.bootstrap}",
         f"wait ready -b {quay.bootstrap} --json",
         "wait ready -b 127.0.0.1:1 --timeout 0.1",

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "topic": ("topics", "topic", "Create, list, describe, change and delete topics."),
     "partition": ("partition", "partition", "Move replicas to other brokers."),
     "leader": ("leader", "leader", "Have leaders of partitions elected anew."),
+    "group": ("groups", "group", "List, describe, delete and move consumer groups."),
     "config": ("config", "config", "Show and change settings of topics, brokers and groups."),
     "produce": ("produce", "produce", "Write lines of standard input into a topic."),
     "consume": ("consume", "consume", "Read records from topics."),

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Sequence
 
+from tidelog.clients.admin.groups import STABLE, DescribedGroup, describe_group
 from tidelog.clients.cluster_view import ClusterView, TopicView, refresh
 from tidelog.kernel.instant import s
 from tidelog.tools.connecting import connected, known_topics
-from tidelog.tools.output import UNREACHABLE, CliError, Target, fail
+from tidelog.tools.output import UNREACHABLE, CliError, Target, counted, fail
 
 _TRY_EVERY_S = 0.05
 
@@ -61,6 +62,29 @@ def until_all_in_sync(target: Target, timeout_s: float) -> None:
             if time.monotonic() >= deadline:
                 fail(f"{late}: see tidelog topic describe", UNREACHABLE)
             time.sleep(_TRY_EVERY_S)
+
+
+def until_stable(target: Target, group: str, timeout_s: float) -> DescribedGroup:
+    """The group, once it has members and each of them has what it shall have."""
+    deadline = time.monotonic() + timeout_s
+    with connected(target) as client:
+        while True:
+            found = client.run(describe_group(client.view, group))
+            if found is not None and found.state == STABLE:
+                return found
+            if time.monotonic() >= deadline:
+                fail(_not_stable(group, found), UNREACHABLE)
+            time.sleep(_TRY_EVERY_S)
+
+
+def _not_stable(group: str, found: DescribedGroup | None) -> str:
+    if found is None:
+        return f"there is no group {group!r} yet: see tidelog group list"
+    if not found.members:
+        return f"group {group!r} has no members: see tidelog group describe {group} --state"
+    members = counted(len(found.members), "member")
+    see = f"tidelog group describe {group} --members"
+    return f"group {group!r} is {found.state}, with {members}: see {see}"
 
 
 def _first_late(view: ClusterView, topics: Sequence[TopicView]) -> str | None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from tidelog.node.api.call import Call
 from tidelog.node.api.group_calls import ask_group
+from tidelog.node.api.k11_join_group import client_host
 from tidelog.node.api.registry import Route
 from tidelog.node.groups.consumer_member import Holdings
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat
@@ -34,7 +35,7 @@ def consumer_group_heartbeat(call: Call, request: ConsumerGroupHeartbeatRequest)
     owned = request.topic_partitions
     ask = ConsumerHeartbeat(
         group=request.group_id,
-        member_id=request.member_id,
+        member_id=_member_id(call, request),
         epoch=request.member_epoch,
         instance_id=request.instance_id,
         rack_id=request.rack_id,
@@ -46,9 +47,16 @@ def consumer_group_heartbeat(call: Call, request: ConsumerGroupHeartbeatRequest)
         if owned is None
         else tuple((one.topic_id, index) for one in owned for index in one.partitions),
         client_id=call.header.client_id or "",
-        client_host=f"/{call.client.address}",
+        client_host=client_host(call),
     )
     ask_group(call, request.group_id, ask, answer)
+
+
+def _member_id(call: Call, request: ConsumerGroupHeartbeatRequest) -> str:
+    """In version 0 who joins is given one."""
+    if call.version == 0 and request.member_epoch == 0 and not request.member_id:
+        return str(call.broker.new_uuid())
+    return request.member_id
 
 
 def _assignment(assigned: Holdings) -> Assignment:

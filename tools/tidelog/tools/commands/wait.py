@@ -1,13 +1,11 @@
 """`tidelog wait`: returns when it is really so, for scripts and fixtures that must not sleep."""
 
 import time
-from typing import NoReturn
 
 import click
 
 from tidelog.tools.completing import topic_names
 from tidelog.tools.output import (
-    FAILED,
     Group,
     Target,
     bootstrap_options,
@@ -122,7 +120,13 @@ def isr(target: Target, names: tuple[str, ...], *, timeout: float, as_json: bool
 @_timeout_option
 @bootstrap_options
 @json_option
-def stable(target: Target, group: str, *, timeout: float, as_json: bool) -> NoReturn:
-    """Wait until a group has its members and their assignments (not yet)."""
-    _ = target, timeout, as_json
-    fail(f"there are no groups yet, so {group!r} cannot become stable", FAILED)
+def stable(target: Target, group: str, *, timeout: float, as_json: bool) -> None:
+    """Wait until a group has members, and each of them has what it shall have."""
+    from tidelog.tools import waiting  # noqa: PLC0415 -- as above
+
+    found = waiting.until_stable(target, group, timeout)
+    members = len(found.members)
+    if as_json:
+        emit_json({"version": VERSION, "group": group, "type": found.kind, "members": members})
+    else:
+        click.echo(f"stable: {group}, members {members}")
