@@ -91,12 +91,15 @@ class FakeClient:
 
 
 def _bytes_of(piece: object) -> bytes | None:
-    """None where bytes that nobody can vouch for turn out bad."""
+    """None where bytes that nobody can vouch for turn out bad, or cannot be read any more."""
     if isinstance(piece, FileSlice):
         file, position, size = piece.file, piece.position, piece.size
-        if not piece.is_trusted and not piece.found(first_bad(file, position, size)):
+        try:
+            if not piece.is_trusted and not piece.found(first_bad(file, position, size)):
+                return None
+            return bytes(file.read(position, size))
+        except OSError:
             return None
-        return bytes(file.read(position, size))
     assert isinstance(piece, bytes | bytearray | memoryview)
     return bytes(piece)
 

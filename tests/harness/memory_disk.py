@@ -113,6 +113,9 @@ class Node:
 class MemoryDisk:
     """The whole disk. Handles from before a kill or a power loss refuse to work."""
 
+    seen_through = False
+    """While a test looks what is there, whether its user still could or not."""
+
     def __init__(self) -> None:
         self.root = Node()
         self.life = 0
@@ -145,7 +148,7 @@ class MemoryDisk:
         self.calls.append((operation, name))
 
     def check(self, topmost: str) -> None:
-        if topmost in self.broken:
+        if topmost in self.broken and not MemoryDisk.seen_through:
             raise OSError(errno.EIO, "the disk is broken", topmost)
 
 

@@ -381,12 +381,12 @@ class Life:
         if told:
             self.link_step(link.DamageTold(told))
         elif self.serving and self.logs.has_untold:
-            self.logs.heard()
+            self.storage.heard(of_all=self.hosting.has_told_all(self.link.image))
         self.storage.look()
 
     def _on_registered(self, epoch: Offset) -> None:
         self.standing.registered(epoch)
-        self.logs.heard()
+        self.storage.heard(of_all=self.hosting.has_told_all(self.link.image))
         self.machine.registered(self.world.now, epoch)
         self.serving = not self.stopping
 

@@ -54,14 +54,22 @@ class SimulatedStorage:
 
     def flush(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Everything is on stable storage, as after a round of the flusher."""
-        for log in self.logs:
-            flush(log)
+        for one in self.logs.working:
+            try:
+                for log in one:
+                    flush(log)
+            except OSError as failure:
+                self.logs.fail(one, failure)
         self.checkpoint(high_watermarks)
         self.sync()
 
     def sync(self) -> None:
         for one in self.logs.working:
-            one.sync()
+            try:
+                one.sync()
+            except OSError as failure:
+                self.logs.fail(one, failure)
+        self.look()
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         for one in self.logs.working:
@@ -89,6 +97,10 @@ class SimulatedStorage:
 
     def _give_up(self, directory: LogDirectory, failure: OSError) -> None:
         self.logs.fail(directory, failure)
+        self.look()
+
+    def heard(self, *, of_all: bool) -> None:
+        self.logs.heard(of_all=of_all)
         self.look()
 
     def look(self) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from harness.memory_disk import MemoryDisk
 from tidelog.kernel.ids import NO_LEADER, BrokerId, Incarnation, Partition, TopicPartition
 from tidelog.node.log.log import Log
 from tidelog.node.metadata.image import MetadataImage
@@ -68,8 +69,10 @@ class Copy:
     def see(self, log: Log) -> None:
         assert log.end >= self.end, (log.end, self.end)
         if log.end > self.end:
+            MemoryDisk.seen_through = True
             for piece in pieces_of(log, self.end, log.end):
                 self.pieces[piece.base] = piece
+            MemoryDisk.seen_through = False
             self.end = log.end
         self.start = log.start
 
@@ -263,8 +266,9 @@ class Witness:
         for broker in self.electable(view):
             copy = truth.copies.get(broker) or Copy()
             registered = image.brokers.get(broker)
-            if copy.is_damaged and not image.is_alive(broker):
-                continue
+            is_lone = {*view.replicas} - {*getattr(view, "adding", ())} == {broker}
+            if copy.is_damaged and (is_lone or not image.is_alive(broker)):
+                continue  # it says so before it is let in; a lone one serves nothing meanwhile
             if registered is not None and registered.incarnation == copy.life:
                 self._stands_to(truth, copy, truth.end, f"candidate {broker} of {view}")
 

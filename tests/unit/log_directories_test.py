@@ -3,7 +3,7 @@
 import pytest
 
 from harness.log_batches import NOW_MS, TOPIC_ID, batch, flush, owner, produce, values_of
-from harness.memory_disk import MemoryDisk
+from harness.memory_disk import MemoryDisk, Node
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.ids import Incarnation, Partition, Uuid
 from tidelog.kernel.launch import broker_directories
@@ -125,26 +125,34 @@ def test_the_folder_of_a_single_directory_starts_as_it_is(lives: Lives) -> None:
 
 
 def test_a_log_in_two_directories_is_refused_with_both_names(lives: Lives) -> None:
-    filled(lives.start("a"), 0)
-    filled(lives.start("b"), 0)
-    with pytest.raises(CannotStartError, match=r"t-0 is in two log directories, b/t-0 and a/t-0"):
+    filled(lives.start("a", "b"), 0)
+    top = lives.disk.root.names
+    assert isinstance(top["a"], Node)
+    assert isinstance(top["b"], Node)
+    top["b"].names["t-0"] = top["a"].names["t-0"]  # as a copy by hand
+    with pytest.raises(CannotStartError, match=r"t-0 is in two log directories, a/t-0 and b/t-0"):
         lives.start("a", "b")
 
 
-def test_an_older_topic_of_the_same_name_is_put_aside_where_its_directory_was_away(
-    lives: Lives,
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, OTHER_ID])
+def test_the_log_of_a_directory_that_was_away_is_put_aside_where_another_one_was_made(
+    lives: Lives, topic_id: Uuid
 ) -> None:
+    """Of that topic or of another one that got its name; nothing that may be missed is removed."""
     logs = lives.start("a", "b")
-    filled(logs, 0)
-    filled(logs, 1)
+    for partition in range(2):
+        filled(logs, partition)
     logs = lives.start("b")
-    filled(logs, 0, OTHER_ID)
+    filled(logs, 0, topic_id)
     logs = lives.start("a", "b")
     log = logs.log("t", 0)
     assert log is not None
-    assert log.topic_id == OTHER_ID
+    assert (log.topic_id, log.directory.path) == (topic_id, "b/t-0")
     assert not lives.has("a", "t-0")
-    assert [one.name.startswith("t-0.") for one in logs.all[0].take_removals()] == [True]
+    assert logs.strays == [f"a/t-0.{TOPIC_ID.hex()}-stray"]
+    assert lives.has("a", logs.strays[0].removeprefix("a/"))
+    assert logs.all[0].take_removals() == []
+    assert lives.start("a", "b").strays == []
 
 
 @pytest.mark.parametrize(

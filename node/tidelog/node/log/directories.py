@@ -33,6 +33,8 @@ class LogDirectories:
         self._missing: frozenset[Uuid] = frozenset()
         """Directories that logs may have lain in, as long as the cluster was not told of it."""
         self._failed: list[LogDirectory] = []
+        self.strays: list[str] = []
+        """Logs that came back with their directory, and were put aside."""
         self.last_stop = LastStop.NEVER_RAN
         self.lost_files = True
         """Whether any log that is here may be less than it was, which the cluster must hear of."""
@@ -133,10 +135,10 @@ class LogDirectories:
         second: LogDirectory,
         together: frozenset[Uuid],
     ) -> None:
-        """Where it was away the topic may have been deleted and another one got its name."""
-        was_away = first.directory_id in together and second.directory_id not in together
-        if was_away and first.topic_id_on_disk(key) != second.topic_id_on_disk(key):
-            second.put_aside(key)
+        """Where the broker had to do without a directory, the log was made anew in another: that
+        one counts. The older one may still hold what was lost for good, so it is kept."""
+        if first.directory_id in together and second.directory_id not in together:
+            self.strays.append(second.put_aside(key))
             return
         name = f"{key[0]}-{key[1]}"
         raise CannotStartError(
@@ -240,11 +242,24 @@ class LogDirectories:
 
     # -- what is told to the cluster
 
-    def heard(self) -> None:
-        """The cluster knows what this broker lost: the next life need not say it again."""
-        self.lost_files, self._missing = False, frozenset()
+    def heard(self, *, of_all: bool = True) -> None:
+        """The cluster knows what this broker lost: the next life need not say it again. Not `of
+        all`: but for logs that may come back with their directory, and if not, must be told then.
+        """
+        self.lost_files = False
+        if of_all:
+            self._missing = frozenset()
+        full = None
         for one in self.working:
-            one.heard()
+            try:
+                one.heard(self._missing)
+            except OSError as failure:
+                if failure.errno in FULL:
+                    full = failure
+                else:
+                    self.fail(one, failure)
+        if full is not None:
+            raise full
 
     @property
     def has_untold(self) -> bool:

@@ -32,6 +32,7 @@ from tidelog.node.log.settings import LogSettings
 from tidelog.wire.errors import ErrorCode, Rejected
 
 DELETED_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
 NAME_BYTES_MAX = 255
 PENDING_SUFFIX = ".pending"
 
@@ -173,14 +174,14 @@ class LogDirectory:
 
     def _move_aside(self, name: str, topic_id: Uuid) -> None:
         if self._directory.exists(name):  # somebody may have removed it by hand
-            aside = self._free_name_aside(name, topic_id)
+            aside = self._free_name_aside(name, topic_id, DELETED_SUFFIX)
             self._directory.directory(name).move(aside)
             self._removals.append(aside)
 
-    def _free_name_aside(self, name: str, topic_id: Uuid) -> str:
+    def _free_name_aside(self, name: str, topic_id: Uuid, suffix: str) -> str:
         """Kafka's name for a directory on its way out; another one while that is taken."""
         number = int.from_bytes(topic_id, "big")
-        while self._directory.exists(aside := _aside(name, number)):
+        while self._directory.exists(aside := _aside(name, number, suffix)):
             number = (number + 1) % (1 << 128)
         return aside
 
@@ -356,11 +357,11 @@ class LogDirectory:
             self._directory.replace(name, checkpoints.encode_offsets(table))
         self._put_in_force(self._tables.versions(), tables)
 
-    def heard(self) -> None:
+    def heard(self, still_missing: frozenset[Uuid] = frozenset()) -> None:
         """The cluster knows what this broker lost before this life: the next one need not say it
         again."""
-        if self.lost_files or self.missing:
-            self.lost_files, self.missing = False, frozenset()
+        if self.lost_files or self.missing != still_missing:
+            self.lost_files, self.missing = False, still_missing
             self.write_mark()
 
     def fail(self, failure: OSError) -> None:
@@ -450,10 +451,14 @@ class LogDirectory:
         content = directory.read_all(checkpoints.PARTITION_METADATA)
         return checkpoints.decode_partition_metadata(content)
 
-    def put_aside(self, key: TopicPartition) -> None:
-        """Before they are loaded: nobody wants this log any more."""
-        self._move_aside(f"{key[0]}-{key[1]}", self.topic_id_on_disk(key))
+    def put_aside(self, key: TopicPartition) -> str:
+        """Before they are loaded: this log is not the one that counts. What it is called now;
+        nobody removes it but who looked into it."""
+        name = f"{key[0]}-{key[1]}"
+        aside = self._free_name_aside(name, self.topic_id_on_disk(key), STRAY_SUFFIX)
+        self._directory.directory(name).move(aside)
         self._names = self._directory.names()
+        return f"{self.path}/{aside}"
 
     def load(
         self, settings_of: SettingsOf, now_ms: int, *, away: bool = False, counted: bool = True
@@ -547,6 +552,6 @@ def key_of(directory_name: str) -> TopicPartition | None:
     return topic, Partition(int(partition))
 
 
-def _aside(name: str, number: int) -> str:
-    suffix = f".{number:032x}{DELETED_SUFFIX}"
-    return name[: NAME_BYTES_MAX - len(suffix)] + suffix
+def _aside(name: str, number: int, suffix: str) -> str:
+    end = f".{number:032x}{suffix}"
+    return name[: NAME_BYTES_MAX - len(end)] + end

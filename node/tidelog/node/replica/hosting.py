@@ -221,6 +221,15 @@ class Hosting:
             return view.leader != NO_LEADER and not self._logs.is_out(key)
         return self._is_gone(key)
 
+    def has_told_all(self, image: MetadataImage) -> bool:
+        """But for lone replicas whose directory may come back. Should it not, that must be told."""
+        return not any(self._waits_alone(key, image) for key in self._replicas.damaged)
+
+    def _waits_alone(self, key: TopicPartition, image: MetadataImage) -> bool:
+        topic = image.names.get(key[0])
+        view = None if topic is None else image.partition(topic.id, key[1])
+        return view is not None and len(view.replicas) == 1 and self._logs.is_out(key)
+
     def _is_gone(self, key: TopicPartition) -> bool:
         return self._logs.is_lacking(key) and not self._logs.is_out(key)
 

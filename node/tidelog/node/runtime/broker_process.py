@@ -258,10 +258,11 @@ class BrokerProcess:
         """Damaged replicas begin anew; those the cluster counts on it is told of."""
         if not self._replicas.damaged:
             return
-        told = self._hosting.tend(now, self._link.image)
+        image = self._link.image
+        told = self._hosting.tend(now, image)
         if told:
             self._link.tell_damage(told)
-        elif self._serving and self._logs.has_untold:
+        elif self._serving and self._logs.has_untold and self._hosting.has_told_all(image):
             self._note_heard()  # the image says so
         self._storage.look()
 
@@ -299,10 +300,11 @@ class BrokerProcess:
 
     def _note_heard(self) -> None:
         try:
-            self._logs.heard()
+            self._logs.heard(of_all=self._hosting.has_told_all(self._link.image))
         except OSError as error:
             # The next life says once more what this one lost: safe, and it costs it its places.
             self._log.warning("mark_not_written", reason=str(error), advice="free some space")
+        self._storage.look()
 
     def _topic_name(self, topic: Uuid) -> str | None:
         known = self._link.image.topics.get(topic)

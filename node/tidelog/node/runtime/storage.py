@@ -94,6 +94,9 @@ class Storage:
             self._lock(one, place)
         # The topics' own settings come with the metadata; recovery needs none of them.
         self.logs.open(lambda _topic: defaults, time.time_ns() // 1_000_000)
+        for path in self.logs.strays:
+            advice = "remove it, once nothing in it is missed"
+            self._parts.log.warning("stray_log_put_aside", path=path, advice=advice)
         for one in self.logs.all:
             self._kept[one] = self._keep(one)
             if one.failure is not None:

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from tidelog.node.log import checkpoints
-from tidelog.node.log.directory import DELETED_SUFFIX, PENDING_SUFFIX, key_of
+from tidelog.node.log.directory import DELETED_SUFFIX, PENDING_SUFFIX, STRAY_SUFFIX, key_of
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.marks import MARK_NAME
 from tidelog.node.log.segment import (
@@ -94,7 +94,11 @@ OF_A_FILE_SYSTEM: Final = "lost+found"
 
 def belongs_in_log_directory(name: str) -> bool:
     """Whether a log directory may hold a file or a directory of that name."""
-    if key_of(name) is not None or name.endswith(DELETED_SUFFIX) or name == OF_A_FILE_SYSTEM:
+    if (
+        key_of(name) is not None
+        or name.endswith((DELETED_SUFFIX, STRAY_SUFFIX))
+        or name == OF_A_FILE_SYSTEM
+    ):
         return True
     kind = kind_of(name)
     return kind is FileKind.LEFT_BEHIND or (name in _BY_NAME and kind not in _PARTITION_FILES)
