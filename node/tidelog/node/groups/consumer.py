@@ -32,7 +32,7 @@ from tidelog.wire.errors import ErrorCode, Rejected
 if TYPE_CHECKING:
     from tidelog.node.groups.patterns import Pattern
 
-KIND: Final = "consumer"
+PROTOCOL_TYPE: Final = "consumer"
 
 
 class ConsumerGroup:
@@ -41,8 +41,9 @@ class ConsumerGroup:
     Invariant: every member of the log has a deadline once the log is loaded.
     """
 
-    kind = KIND
-    protocol_type = KIND
+    kind = "Consumer"
+    """As ListGroups names it."""
+    protocol_type = PROTOCOL_TYPE
     is_vain = False
     empty_since_ms = None
     """Offsets of these groups are kept for so long since they were committed, as Kafka does."""
