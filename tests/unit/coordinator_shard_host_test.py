@@ -8,6 +8,7 @@ from tidelog.kernel.shard import Decision
 from tidelog.node.runtime.shard_host import (
     AppendFailed,
     AppendRecords,
+    GiveUpHeld,
     LogAppended,
     LogCommitted,
     Refusal,
@@ -126,3 +127,16 @@ def test_a_failed_append_answers_everyone_and_ends_the_host() -> None:
     assert host.step(NOW, asks(3, "read")) == [Reply(RequestId(3), gone)]
     assert host.step(NOW, Tick()) == []
     assert host.deadline() is None
+
+
+def test_who_waits_too_long_for_a_commit_is_told_so_and_what_was_decided_stays() -> None:
+    shard = Words()
+    host = ShardHost(shard)
+    host.step(NOW, asks(1, "a"))
+    host.step(NOW, asks(2, "wait"))
+    gave_up = host.step(NOW, GiveUpHeld(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert gave_up == [Reply(RequestId(1), Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE))]
+    assert shard.words == ["a"]
+    host.step(NOW, LogAppended(1, Offset(1)))
+    assert host.step(NOW, LogCommitted(Offset(1))) == []
+    assert host.step(NOW, Tick()) == [says(2, "waited")]

@@ -278,7 +278,7 @@ def test_a_join_says_nothing_before_the_generation_is_complete(bench: GroupBench
     client = Client(bench)
     client.get_id()
     asked = client.start_joining()
-    bench.later(49)
+    bench.later(19)
     assert asked.answer() is None
     assert described(bench).group_state == "PreparingRebalance"
     bench.later(1)

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.brokers import led_here
+from harness.brokers import FakeClient, led_here
 from harness.group_bench import GroupBench, commit, commit_request, elected_again, fetch_offsets
 from tidelog.kernel.ids import Partition
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import k08_offset_commit, k09_offset_fetch, k10_find_coordinator
 from tidelog.wire.metadata_records import PartitionChanged
 
@@ -158,3 +159,14 @@ def test_while_the_topic_cannot_be_made_there_is_no_coordinator(tmp_path: Path) 
     asked = bench.start_asking(k10_find_coordinator.API, 2, request)
     bench.link.done[0](ErrorCode.REQUEST_TIMED_OUT)
     assert asked.answer().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_commits_on_one_connection_are_decided_and_answered_in_order(bench: GroupBench) -> None:
+    client = FakeClient()
+    for offset in range(5):
+        bench.begin(client, k08_offset_commit.API, 8, commit_request("g", {"t": [offset]}))
+    answers = [
+        decode_response(k08_offset_commit.API, 8, memoryview(frame))[1] for frame in client.frames()
+    ]
+    assert [answer.topics[0].partitions[0].error_code for answer in answers] == [0] * 5
+    assert fetch_offsets(bench, "g") == {("t", 0): 4}

@@ -3,7 +3,7 @@
 import pytest
 
 from tidelog.kernel import limits
-from tidelog.node.net.session import Session
+from tidelog.node.net.session import OFFSET_COMMIT, Session
 
 
 def test_answers_leave_in_the_order_of_requests_however_they_come() -> None:
@@ -70,3 +70,14 @@ def test_a_closing_session_begins_nothing() -> None:
     session = Session()
     session.closing = True
     assert not session.may_begin(barrier=False)
+
+
+def test_commits_overlap_with_commits_and_not_with_produces() -> None:
+    session = Session()
+    first, second = (session.begin(barrier=False, key=OFFSET_COMMIT) for _ in range(2))
+    assert not session.may_begin(barrier=False)
+    second.pieces = [b"2"]
+    assert session.ready() == []
+    first.pieces = [b"1"]
+    assert session.ready() == [b"1", b"2"]
+    assert session.may_begin(barrier=False)

@@ -59,7 +59,7 @@ GROUP_ROWS: Final[tuple[Setting, ...]] = (
     ),
     whole(
         "group.initial.rebalance.delay.ms",
-        50,
+        20,
         0,
         INT_MAX,
         "How long the first member of an empty group waits for others, so that members that are "

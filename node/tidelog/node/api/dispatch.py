@@ -51,6 +51,7 @@ from tidelog.node.api.call import Call
 from tidelog.node.api.produce_again import ProduceAgain
 from tidelog.node.api.registry import Registry, settle
 from tidelog.node.net.client import Client, CloseConnectionError
+from tidelog.node.net.session import OVERLAPPING
 from tidelog.wire.frame import decode_request, encode_response
 from tidelog.wire.header import API_VERSIONS_KEY, HEAD_BYTES, RequestHeader, decode_request_header
 from tidelog.wire.messages.k18_api_versions import API as API_VERSIONS
@@ -130,7 +131,8 @@ class Dispatcher:
         if route is None or header.version not in route.versions:
             self._refuse_version(client, header)
             return
-        slot = client.session.begin(barrier=not is_produce)
+        key = header.api_key
+        slot = client.session.begin(barrier=key not in OVERLAPPING, key=key)
         api = route.api
         message: Any = decode_request(api, header.version, frame, header.body_position)
         if is_produce:

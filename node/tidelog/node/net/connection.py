@@ -16,7 +16,7 @@ from tidelog.kernel.instant import Instant
 from tidelog.node.log.contracts import FileSlice
 from tidelog.node.net.client import Client, CloseConnectionError
 from tidelog.node.net.receiver import FrameError, Receiver
-from tidelog.node.net.session import Session
+from tidelog.node.net.session import OVERLAPPING, Session
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.disk import DiskFile
 from tidelog.wire.compile import Piece
@@ -172,7 +172,8 @@ class Connection:
         self._settle_reading()
 
     def _may_begin_held(self, held: memoryview) -> bool:
-        return not self._closed and self.session.may_begin(barrier=_is_barrier(held))
+        key = _key(held)
+        return not self._closed and self.session.may_begin(barrier=key < 0, key=key)
 
     def _begin_requests(self, now: Instant) -> None:
         session = self.session
@@ -186,7 +187,8 @@ class Connection:
                     frame = receiver.next_frame()
                     if frame is None:
                         return
-                if not session.may_begin(barrier=_is_barrier(frame)):
+                key = _key(frame)
+                if not session.may_begin(barrier=key < 0, key=key):
                     self._held = frame
                     return
                 self._held = None
@@ -351,6 +353,7 @@ class Connection:
         self._writing = wanted
 
 
-def _is_barrier(frame: memoryview) -> bool:
-    """The first two bytes are the key; only Produce, key 0, overlaps."""
-    return bool(frame[0] or frame[1])
+def _key(frame: memoryview) -> int:
+    """The first two bytes are the key; -1 of one whose requests never overlap."""
+    key = frame[1]
+    return key if not frame[0] and key in OVERLAPPING else -1

@@ -1,13 +1,19 @@
 """The order of one connection: answers leave as requests came, and both sides are bounded."""
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.kernel import limits
 from tidelog.wire.compile import Piece
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+PRODUCE: Final = 0
+OFFSET_COMMIT: Final = 8
+OVERLAPPING: Final = frozenset({PRODUCE, OFFSET_COMMIT})
+"""API keys whose requests may overlap with others of their key."""
 
 
 class Slot:
@@ -28,19 +34,21 @@ class Session:
     """What one connection has asked and not yet been sent.
 
     Consecutive Produce requests overlap: each is appended in order and may wait for its
-    replicas while the next one is appended. Any other request is a barrier: it begins once
-    everything before it is answered, and nothing behind it begins before it is. A Produce is one
-    while it is made ready to be appended.
+    replicas while the next one is appended. So do consecutive commits of offsets. Any other request
+    is a barrier: it begins once everything before it is answered, and nothing behind it begins
+    before it is. A Produce is one while it is made ready to be appended.
 
-    Invariant: nothing is ever behind a barrier.
+    Invariant: nothing is ever behind a barrier; what overlaps has one key.
     """
 
-    __slots__ = ("_ready", "_slots", "closing", "on_end", "undelivered_bytes")
+    __slots__ = ("_ready", "_slots", "closing", "key", "on_end", "undelivered_bytes")
 
     def __init__(self) -> None:
         self._ready: list[Piece] = []
         """Answers whose turn has come, those of requests that took no slot; before all slots."""
         self._slots: deque[Slot] = deque()
+        self.key = PRODUCE
+        """Of the requests that overlap now."""
         self.undelivered_bytes = 0
         """Answers given and not yet taken by the socket."""
         self.closing = False
@@ -52,17 +60,20 @@ class Session:
     def in_flight(self) -> int:
         return len(self._slots)
 
-    def may_begin(self, *, barrier: bool) -> bool:
+    def may_begin(self, *, barrier: bool, key: int = PRODUCE) -> bool:
         """Whether the next request may be begun now."""
         slots = self._slots
         if self.closing or self.undelivered_bytes >= limits.UNDELIVERED_ANSWER_BYTES_MAX:
             return False
         if not slots:
             return True
-        return not barrier and not slots[-1].barrier and len(slots) < limits.IN_FLIGHT_REQUESTS_MAX
+        if barrier or key != self.key or slots[-1].barrier:
+            return False
+        return len(slots) < limits.IN_FLIGHT_REQUESTS_MAX
 
-    def begin(self, *, barrier: bool) -> Slot:
-        assert self.may_begin(barrier=barrier)
+    def begin(self, *, barrier: bool, key: int = PRODUCE) -> Slot:
+        assert self.may_begin(barrier=barrier, key=key)
+        self.key = key
         slot = Slot(barrier=barrier)
         self._slots.append(slot)
         return slot
