@@ -22,29 +22,34 @@ DEFAULT_CACHE = HERE.parents[2] / ".tools-cache"
 
 def franz() -> list[str]:
     """The command that runs the Go program; its modules come through the ordinary go command."""
-    sources = ["go.mod", "go.sum", "main.go", "admin.go", "data.go", "describe.go", "steady.go"]
+    sources = ["go.mod", "go.sum", "main.go", "admin.go", "data.go", "describe.go"]
+    sources += ["member.go", "steady.go"]
     return [str(built("franz", sources, _go_build) / "driver")]
 
 
 def sarama() -> list[str]:
     """As `franz`, for the other client in Go."""
-    return [str(built("sarama", ["go.mod", "go.sum", "main.go"], _go_build) / "driver")]
+    return [
+        str(built("sarama", ["go.mod", "go.sum", "main.go", "member.go"], _go_build) / "driver")
+    ]
 
 
 def kafkajs() -> list[str]:
     """The command that runs the Node program; kafkajs comes through the ordinary npm command."""
-    folder = built("kafkajs", ["package.json", "package-lock.json", "main.js"], _npm_install)
+    sources = ["package.json", "package-lock.json", "main.js", "member.js"]
+    folder = built("kafkajs", sources, _npm_install)
     return ["node", str(folder / "main.js")]
 
 
 def tools(classpath: str) -> Path:
-    """The folder of the class that runs Kafka's tools."""
+    """The folder of the classes that run Kafka's tools, and a member of a group."""
     need("javac")
 
     def compiled(folder: Path) -> None:
-        _run(folder, "javac", "-Xlint:all", "-Werror", "-cp", classpath, "Tools.java")
+        _run(folder, "javac", "-Xlint:all", "-Werror", "-cp", classpath, *sources)
 
-    return built("jvm", ["Tools.java"], compiled)
+    sources = ["Member.java", "Tools.java"]
+    return built("jvm", sources, compiled)
 
 
 def built(name: str, sources: list[str], build: Callable[[Path], None]) -> Path:

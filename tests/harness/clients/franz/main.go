@@ -1,5 +1,6 @@
 // Command franz drives franz-go for the tests. The first line of standard input is the call, the
-// lines after it are records to produce; standard output is one line of JSON with the answer.
+// lines after it are records to produce; standard output is one line of JSON with the answer. A
+// member of a group tells more lines before, one for each thing that happens to it.
 package main
 
 import (
@@ -34,6 +35,8 @@ type Call struct {
 	RequestBytesMax int32             `json:"request_bytes_max"`
 	LingerMs        int64             `json:"linger_ms"`
 	EveryMs         int64             `json:"every_ms"`
+	Group           string            `json:"group"`
+	Assignor        string            `json:"assignor"`
 }
 
 // Record travels in base64; null stays null.
@@ -71,6 +74,7 @@ var verbs = map[string]func(context.Context, Call, *bufio.Reader) (Answer, error
 	"delete_records":  deleteRecords,
 	"delete_topic":    deleteTopic,
 	"describe":        describe,
+	"member":          member,
 	"partitions":      partitions,
 	"span":            span,
 	"offset_for_time": offsetForTime,

@@ -1,8 +1,10 @@
 // Drives kafkajs for the tests. The first line of standard input is the call, the lines after it
 // are records to produce; standard output is one line of JSON with the answer.
+// A member of a group tells more lines before, one for each thing that happens to it (member.js).
 
 import readline from "node:readline";
 import kafkajs from "kafkajs";
+import { member } from "./member.js";
 
 const { CompressionTypes, Kafka, Partitioners, logLevel } = kafkajs;
 
@@ -18,6 +20,7 @@ const verbs = {
   offset_for_time: (kafka, call) => withAdmin(kafka, (admin) => offsetForTime(admin, call)),
   produce,
   steady,
+  member,
 };
 
 async function main() {

@@ -1,8 +1,10 @@
 // Command sarama drives sarama for the tests: it produces one number after the other, and reads
 // them back, until its standard input ends. Standard output is one line of JSON with the outcome.
+// Asked to be a member of a group it tells what happens to it, a line each (member.go).
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +19,8 @@ import (
 const deadline = 60 * time.Second
 
 type call struct {
+	Verb       string `json:"verb"`
+	Group      string `json:"group"`
 	Bootstrap  string `json:"bootstrap"`
 	Topic      string `json:"topic"`
 	Partitions int32  `json:"partitions"`
@@ -30,23 +34,33 @@ type outcome struct {
 }
 
 func main() {
-	found, err := run()
-	if err != nil {
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	answer := map[string]any{"outcome": found}
-	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
 		os.Exit(1)
 	}
 }
 
-func run() (outcome, error) {
-	var asked call
-	input := json.NewDecoder(os.Stdin)
-	if err := input.Decode(&asked); err != nil {
-		return outcome{}, err
+func run() error {
+	input := bufio.NewReader(os.Stdin)
+	line, err := input.ReadBytes('\n')
+	if err != nil {
+		return err
 	}
+	var asked call
+	if err := json.Unmarshal(line, &asked); err != nil {
+		return err
+	}
+	if asked.Verb == "member" {
+		return member(asked, input)
+	}
+	found, err := steady(asked, input)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(map[string]any{"outcome": found})
+}
+
+func steady(asked call, input io.Reader) (outcome, error) {
 	config := sarama.NewConfig()
 	config.Producer.Idempotent = true
 	config.Producer.RequiredAcks = sarama.WaitForAll
@@ -63,7 +77,7 @@ func run() (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	found, err := produce(client, asked)
+	found, err := produce(client, asked, input)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -71,7 +85,7 @@ func run() (outcome, error) {
 }
 
 // produce goes on until standard input ends and every number has an outcome.
-func produce(client sarama.Client, asked call) (outcome, error) {
+func produce(client sarama.Client, asked call, input io.Reader) (outcome, error) {
 	found := outcome{Acked: []int{}, Refused: []string{}, Read: map[int32][]int{}}
 	producer, err := sarama.NewAsyncProducerFromClient(client)
 	if err != nil {
@@ -79,7 +93,7 @@ func produce(client sarama.Client, asked call) (outcome, error) {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		_, _ = io.Copy(io.Discard, input)
 		close(ended)
 	}()
 	go func() {

@@ -1,0 +1,122 @@
+"""Members written in Go, JavaScript and Java, unmodified clients all, share what a group reads."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from harness.clients.confluent import Confluent
+from harness.clients.facts import Record, fresh_topic
+from harness.clients.members import STARTED, Member, franz_by_range, java, sarama
+from harness.cluster import Cluster, until
+from harness.need import need
+
+pytestmark = pytest.mark.slow
+
+PARTITIONS = 4
+ALL = set(range(PARTITIONS))
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("languages"), brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def started() -> Iterator[ExitStack]:
+    """Ends the members of the test, also where it fails."""
+    with ExitStack() as members:
+        yield members
+
+
+def new_topic(cluster: Cluster) -> str:
+    topic = fresh_topic()
+    Confluent(cluster.bootstrap).create_topic(topic, partitions=PARTITIONS)
+    return topic
+
+
+def fill(cluster: Cluster, topic: str, offset: int, count: int) -> set[tuple[int, int]]:
+    """More records, so many in each partition; their places."""
+    client = Confluent(cluster.bootstrap)
+    for partition in ALL:
+        client.produce(topic, [Record(b"%d" % n) for n in range(count)], partition=partition)
+    return {(partition, offset + n) for partition in ALL for n in range(count)}
+
+
+def share(what: str, *members: Member) -> None:
+    """Wait until each partition has one owner, and nobody has more than one above another."""
+
+    def shared() -> bool:
+        for member in members:
+            member.look()
+        sizes = [len(member.has) for member in members]
+        whole = set().union(*(member.has for member in members)) == ALL
+        return whole and sum(sizes) == PARTITIONS and max(sizes) - min(sizes) <= 1
+
+    until(shared, what)
+
+
+def read(places: set[tuple[int, int]], *members: Member) -> None:
+    """Wait until they have read these since the last time; each once, and nothing else."""
+
+    def count() -> int:
+        for member in members:
+            member.look()
+        return sum(len(member.read) for member in members)
+
+    until(lambda: count() >= len(places), f"{len(places)} records")
+    found = [place for member in members for place in member.read]
+    assert sorted(found) == sorted(places)
+    for member in members:
+        assert {partition for partition, _ in member.read} <= member.has
+        member.read.clear()
+
+
+@pytest.mark.parametrize("client", STARTED)
+def test_two_share_one_leaves_and_who_comes_later_goes_on(
+    three: Cluster, started: ExitStack, client: str
+) -> None:
+    start, programs = STARTED[client]
+    need(*programs)
+    topic = new_topic(three)
+    first_records = fill(three, topic, 0, 5)
+
+    def another() -> Member:
+        return started.enter_context(start(three.bootstrap, topic, topic))
+
+    one = another()
+    share("one has all", one)
+    read(first_records, one)
+    one.commit()
+    two = another()
+    share("two share", one, two)
+    read(fill(three, topic, 5, 1), one, two)
+    one.commit()
+    two.commit()
+    two.leave()
+    share("one has all again", one)
+    read(fill(three, topic, 6, 1), one)
+    one.commit()
+    one.leave()
+    later = fill(three, topic, 7, 1)
+    again = another()
+    share("one that came later has all", again)
+    read(later, again)
+    again.leave()
+
+
+def test_three_languages_share_a_topic_in_one_group(three: Cluster, started: ExitStack) -> None:
+    need("go", "java", "javac", "mvn")
+    topic = new_topic(three)
+    makers = (franz_by_range, sarama, java)
+    members = [started.enter_context(make(three.bootstrap, topic, topic)) for make in makers]
+    share("three share", *members)
+    read(fill(three, topic, 0, 2), *members)
+    for member in members:
+        member.commit()
+    members[2].leave()
+    share("two share what one left", *members[:2])
+    read(fill(three, topic, 2, 1), *members[:2])
+    for member in members[:2]:
+        member.leave()
