@@ -144,3 +144,18 @@ def test_a_group_is_stable_for_who_waits_in_json(quay: Cluster) -> None:
     with reading(quay, "waited", "consumer"):
         said = json.loads(quay.done("wait", "stable", "waited", "--json").out)
     assert said == {"version": 1, "group": "waited", "type": "consumer", "members": 1}
+
+
+def test_groups_are_listed_and_deleted(tmp_path: Path, golden: Golden) -> None:
+    with Cluster(tmp_path, brokers=1) as cluster:
+        cluster.done("topic", "create", "orders")
+        for name in ("billing", "shipping"):
+            words = ("--topic", "orders", "--to-latest", "--execute")
+            cluster.done("group", "reset-offsets", name, *words)
+        text = script(
+            cluster,
+            "group list",
+            "group delete billing --yes --json",
+            "group list --json",
+        )
+    golden("cli_group_list", text)

@@ -11,7 +11,7 @@ from tidelog.tools import cli
 
 DONE_OR_WARNED = {0, 5}
 NOT_TOLD = {("completion",), ("wait", "stable")}
-"""A script that click writes, another with each version; and groups, which are not there yet."""
+"""A script that click writes, another with each version; and what is the same in both forms."""
 
 
 LEAVES = set(leaves(cli.cli))

@@ -143,14 +143,14 @@ def _formatter(text: str | None, *, as_json: bool) -> Formatter:
 
 
 def _refuse_group(client: Client, group: str) -> None:
-    """Members come with the groups; until then say what the cluster says of this one."""
+    """This command is no member of a group yet: say what the cluster says of this one."""
     answer = client.run(ask_coordinator(group, KeyType.GROUP))
     said = f"broker {answer.broker} coordinates it"
     if answer.code is not ErrorCode.NONE:
         said = f"{answer.code.name} {answer.detail}".strip()
     fail(
-        f"reading as a member of a group is not there yet (the cluster says of {group!r}: {said}): "
-        "leave out --group and give --offset"
+        f"tidelog consume does not read as a member of a group (the cluster says of {group!r}: "
+        f"{said}): leave out --group and give --offset, or read with any Kafka client"
     )
 
 
