@@ -4,6 +4,7 @@ import asyncio
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -76,9 +77,10 @@ def by_kafka_python(bootstrap: str, group: str, topic: str, count: int) -> list[
             found.extend(row.offset for row in rows)
         return len(found) >= count
 
-    until(look, f"{count} records for {group}")
-    consumer.commit()
-    consumer.close()
+    # Left open it goes on connecting where nobody listens any more, and drops a socket each time.
+    with closing(consumer):
+        until(look, f"{count} records for {group}")
+        consumer.commit()
     return found
 
 
