@@ -136,7 +136,6 @@ STARTED: dict[str, tuple[Callable[[str, str, str], Member], tuple[str, ...]]] = 
     "franz-go": (franz, ("go",)),
     "sarama": (sarama, ("go",)),
     "kafkajs": (kafkajs, ("node", "npm")),
-    "Java": (java, ("java", "javac", "mvn")),
     "Java by the consumer protocol": (java_by_consumer_protocol, ("java", "javac", "mvn")),
 }
-"""How a member is started, and what must be on the machine for it."""
+"""How a member is started, and what must be on the machine for it; each JVM costs seconds."""
