@@ -64,3 +64,4 @@ def test_the_node_program_runs(cluster: Running, tmp_path: Path) -> None:
     (tmp_path / "program.cjs").write_text(_here(program.body, cluster))
     output = _run(["node", "program.cjs"], tmp_path, NODE_PATH=str(modules))
     assert "high: '1'" in output
+    assert "0 high water" in output, "as a member of a group"
