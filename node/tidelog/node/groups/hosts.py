@@ -75,6 +75,8 @@ class Hosted:
     appended: Offset = Offset(0)
     waiter: Waiter | None = None
     calls: dict[RequestId, Done] = field(default_factory=dict)
+    answering: int = 0
+    """Of these, those whose answers the host has given and that are on their way."""
 
     @property
     def is_led(self) -> bool:
@@ -191,7 +193,7 @@ class Groups:
             hosted.waiter = None
         if hosted.host is not None:
             self._drive(now, hosted, AppendFailed(why))
-        assert not hosted.calls, "somebody got no answer"
+        assert len(hosted.calls) == hosted.answering, "somebody gets no answer"
 
     # -- time
 
@@ -258,13 +260,20 @@ class Groups:
     # -- what a host does
 
     def _drive(self, now: Instant, hosted: Hosted, event: Event[Any]) -> None:
+        """Whoever sends an answer looks whether this broker was given up: that may end the
+        coordinator in the middle of this. Then nothing more is appended, and who waited for it
+        was told; the other answers still go their way."""
         host = hosted.host
         assert host is not None
-        for effect in host.step(now, event):
+        effects = host.step(now, event)
+        hosted.answering += sum(isinstance(effect, Reply) for effect in effects)
+        for effect in effects:
             match effect:
                 case AppendRecords(ticket, records):
-                    self._append(now, hosted, ticket, records)
+                    if hosted.host is host:
+                        self._append(now, hosted, ticket, records)
                 case Reply(asked, reply):
+                    hosted.answering -= 1
                     hosted.calls.pop(asked)(reply)
                 case Resign():
                     hosted.host = None
