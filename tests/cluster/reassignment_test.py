@@ -97,8 +97,8 @@ MOVING = ((B, C, D, A), {D}, {A})
 def test_controller_failover_mid_reassign(tmp_path: Path) -> None:
     """5.17: A, B, C become B, C, D, and the coordinator is killed at each step of it."""
     with staged(tmp_path, "min.insync.replicas=2") as stage, loaded(stage, B, C, D) as load:
-        epoch = stage.view().leader_epoch
         killed_before_the_first_record(stage, load)
+        epoch = stage.view().leader_epoch
         killed_when_it_is_on_disk(stage, load)
         killed_before_the_last_record(stage, load)
         assert (stage.view().leader, stage.view().leader_epoch) == (B, epoch + 1)
@@ -107,15 +107,29 @@ def test_controller_failover_mid_reassign(tmp_path: Path) -> None:
 
 
 def killed_before_the_first_record(stage: Stage, load: Load) -> None:
-    """(1) Nothing has changed."""
+    """(1) Nothing has changed. The next one is asked again where it comes soon enough, and decides
+    it then; a cancel finds it under way or not, as was answered."""
+    before, epoch = placement(stage), stage.image().controller_epoch
+    stage.cut(A, D)
     codes: list[int] = []
     asking = threading.Thread(target=lambda: codes.extend(reassign(stage, B, C, D)))
     with killed_coordinator(stage, frozen=True):
         asking.start()
         load.wait_for_more(MANY)
+        now = placement(stage)
+        assert now == before == ((A, B, C), set(), set()) or stage.image().controller_epoch > epoch
     asking.join()
-    assert set(codes) <= {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT}
-    assert (placement(stage), stage.view().leader) == (((A, B, C), set(), set()), A)
+    done, nothing = [0, 0], [0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS]
+    decided = {
+        ErrorCode.NONE: (done,),
+        ErrorCode.NOT_CONTROLLER: (nothing,),
+        ErrorCode.REQUEST_TIMED_OUT: (done, nothing),
+    }
+    (code,) = set(codes)
+    stage.cluster.done("wait", "ready")
+    assert reassign(stage) in decided[ErrorCode(code)]
+    replicas, coming, going = placement(stage)
+    assert ({*replicas}, coming, going, stage.view().leader) == ({A, B, C}, set(), set(), A)
 
 
 def killed_when_it_is_on_disk(stage: Stage, load: Load) -> None:
