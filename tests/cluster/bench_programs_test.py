@@ -46,6 +46,14 @@ PROGRAMS = {
     ),
     "failover": ([], {"ack_gap_s", "in_sync_s"}),
     "fetch": (["--records", "2000"], {"large", "small"}),
+    "group_protocols": (
+        ["--members", "4", "--partitions", "8"],
+        {"first_record_classic_s", "shared_consumer_s", "leave_consumer_ms"},
+    ),
+    "groups": (
+        ["--members", "4", "--commits", "50", "--groups", "20"],
+        {"first_record_s", "rebalance_s", "commit_p99_ms", "failover_s"},
+    ),
     "hot_path": (["--seconds", "0.2", "--mb", "20"], {"leader_ms", "followers_ms", "kinds"}),
     "latency": (["--seconds", "0.5"], {"p50_ms", "p99_ms"}),
     "many_brokers": (

@@ -15,6 +15,8 @@ PROGRAMS = (
     "creation",
     "failover",
     "fetch",
+    "group_protocols",
+    "groups",
     "hot_path",
     "latency",
     "many_brokers",
