@@ -35,6 +35,7 @@ REAL_PROCESSES = (
     "tests/harness/cluster",
     "tests/harness/clients/steady_python",
     "tests/harness/chaos",
+    "tests/harness/group_soak",
     "tests/harness/load",
     "tests/harness/soak",
     "tests/harness/stand_ins",

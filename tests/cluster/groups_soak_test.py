@@ -1,0 +1,31 @@
+"""Two groups of twenty unmodified clients, one of each protocol, while members and coordinators
+come, go, die and sleep by draw: what each was told, and what the log says, can all be true.
+"""
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.chaos import BROKERS
+from harness.cluster import Cluster
+from harness.group_soak import SETTINGS, GroupSoak
+
+SECONDS = 1_200.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2_400)
+def test_no_draw_of_lives_and_faults_makes_two_groups_err(tmp_path: Path, *, nightly: bool) -> None:
+    if not nightly:
+        pytest.skip("takes 20 minutes")
+    seed = random.SystemRandom().randrange(1 << 32)
+    sys.stdout.write(f"seed {seed}\n")
+    with Cluster(tmp_path, brokers=BROKERS, settings=SETTINGS) as cluster:
+        soak = GroupSoak(cluster, seed)
+        try:
+            wrong = soak.run(SECONDS)
+        finally:
+            sys.stdout.write("\n".join((*soak.history, f"{dict(soak.done)}\n")))
+        assert wrong == []

@@ -1,0 +1,387 @@
+"""Two groups whose members and coordinators are broken by draw, and what must be true then."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Final
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient
+
+from harness.chaos import BROKERS, Faults, drawn, log_bytes
+from harness.cluster import Cluster, until
+from harness.group_checks import (
+    Event,
+    LoggedGroup,
+    Owners,
+    log_of,
+    missing_commits,
+    numbers,
+    unprocessed,
+    wrong_owners,
+    wrong_reads,
+)
+from harness.group_member import SESSION_MS
+from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
+
+TOPIC: Final = "tides"
+PARTITIONS: Final = 24
+OFFSETS_PARTITIONS: Final = 4
+MEMBERS: Final = 5
+"""In one process, which are killed together."""
+CLASSIC: Final = (
+    ("classic",) * 5,
+    ("classic",) * 5,
+    ("classic",) * 5,
+    ("classic", "kafka-python", "kafka-python", "aiokafka", "aiokafka"),
+)
+CONSUMER: Final = (("consumer",) * 5,) * 4
+"""What speaks for the members of each process: twenty in a group."""
+SHARED_S: Final = 60.0
+SETTINGS: Final[Mapping[str, str]] = {
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
+
+
+class Feed:
+    """Numbers the records of each partition, so that whoever reads one knows its offset."""
+
+    EVERY_S = 0.01
+
+    def __init__(self, bootstrap: str) -> None:
+        self.failed: list[str] = []
+        self.sent = [0] * PARTITIONS
+        self._bootstrap = bootstrap
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="feed")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        self._stop.set()
+        self._thread.join(120)
+        assert not self._thread.is_alive(), "the producer hangs"
+
+    def _run(self) -> None:
+        producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
+                "message.timeout.ms": 100_000,
+                "log_level": 0,
+            }
+        )
+        turn = 0
+        while not self._stop.wait(self.EVERY_S):
+            at = turn % PARTITIONS
+            value = b"%d" % self.sent[at]
+            producer.produce(TOPIC, value, str(at), partition=at, on_delivery=self._told)
+            self.sent[at] += 1
+            turn += 1
+            producer.poll(0)
+        if producer.flush(110):
+            self.failed.append("records were neither acknowledged nor refused")
+
+    def _told(self, error: confluent_kafka.KafkaError | None, _: object) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+
+
+class Band:
+    """One process with members, and a file of what befell them."""
+
+    def __init__(self, cluster: Cluster, group: str, number: int, kinds: Sequence[str]) -> None:
+        self.members: dict[str, str] = {}
+        """Those that shall be there, and their kinds."""
+        self._cluster = cluster
+        self._group = group
+        self._kinds = kinds
+        self._number = number
+        self._made = 0
+        self._path = cluster.folder / f"{group}-{number}.jsonl"
+        self._read = 0
+        self._rest = b""
+        self._start()
+
+    def _start(self) -> None:
+        words = (self._cluster.bootstrap, self._group, TOPIC, str(self._path))
+        with (self._cluster.folder / f"{self._group}-{self._number}.err").open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "harness.group_member", *words],
+                env=self._cluster.variables(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+        self.fill()
+
+    def fill(self) -> None:
+        """As many as there shall be, of each kind."""
+        for kind in (Counter(self._kinds) - Counter(self.members.values())).elements():
+            self._made += 1
+            name = f"{self._group}-{self._number}-{self._made}"
+            self.members[name] = kind
+            self._say(f"join {name} {kind}")
+
+    def leave(self, name: str) -> None:
+        del self.members[name]
+        self._say(f"leave {name}")
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self._process.pid, number)
+
+    def kill(self) -> list[str]:
+        """All that are in it, at one moment; their names."""
+        self.close()
+        names = list(self.members)
+        self.members.clear()
+        return names
+
+    def start_again(self) -> None:
+        self._start()
+
+    def end(self) -> None:
+        """All leave."""
+        self._say("end")
+
+    def wait(self) -> None:
+        assert self._process.wait(60) == 0, "a process of members failed"
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.kill()
+        self._process.wait(10)
+        self._process.stdin.close()
+
+    def news(self) -> list[Event]:
+        """What was written since it was asked last."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            found = file.read()
+        self._read += len(found)
+        *lines, self._rest = (self._rest + found).split(b"\n")
+        return [Event(*json.loads(line)) for line in lines]
+
+
+class Group:
+    """Twenty members in four processes, and everything that is known of them."""
+
+    def __init__(self, cluster: Cluster, name: str, kinds: Sequence[Sequence[str]]) -> None:
+        self.name = name
+        self.bands = [Band(cluster, name, number, of) for number, of in enumerate(kinds)]
+        self.events: list[Event] = []
+        self._owners = Owners()
+        self._committed = [0] * PARTITIONS
+
+    def tell(self, kind: str, members: Sequence[str]) -> None:
+        """What the test did to them, after all that they have told so far."""
+        self.look()
+        self._take([Event(time.monotonic(), one, kind) for one in members])
+
+    def look(self) -> None:
+        self._take([event for band in self.bands for event in band.news()])
+
+    def _take(self, events: list[Event]) -> None:
+        for event in sorted(events):
+            self._owners.see(event)
+            if event.kind == "committed":
+                for partition, offset in numbers(event.what).items():
+                    self._committed[partition] = max(self._committed[partition], offset)
+        self.events += events
+
+    def is_shared(self) -> bool:
+        self.look()
+        there = [name for band in self.bands for name in band.members]
+        return self._owners.is_shared(PARTITIONS, there)
+
+    def has_read(self, sent: Sequence[int]) -> bool:
+        self.look()
+        return self._committed == list(sent)
+
+    def story(self) -> str:
+        """Who had what in the end."""
+        rows = {one: sorted(has) for one, has in sorted(self._owners.of.items())}
+        return f"{self.name}: owners {rows}, committed {self._committed}"
+
+
+class GroupSoak:
+    """What is done to the groups, and when: the history is printed where something is wrong."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        self.history: list[str] = []
+        self.done = Counter[str]()
+        self._cluster = cluster
+        self._rng = Random(seed)
+        self._began = time.monotonic()
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        self._faults = Faults(cluster, self._rng)
+        self._groups: list[Group] = []
+        coordinators = ("kill", "pause", "stop")
+        self._steps: Mapping[str, Callable[[Group], None]] = {
+            "come": self._come,
+            "leave": self._leave,
+            "kill members": self._kill,
+            "pause members": self._pause,
+            "kill the cluster's coordinator": lambda _: self._faults.kinds["kill coordinator"](0),
+            **{f"{one} the group's broker": partial(self._break, one) for one in coordinators},
+        }
+
+    def run(self, seconds: float) -> list[str]:
+        """What was wrong in the end."""
+        words = ("--partitions", str(PARTITIONS), "--replication-factor", "3")
+        self._cluster.done("topic", "create", TOPIC, *words, "-c", "min.insync.replicas=2")
+        feed = Feed(self._cluster.bootstrap)
+        feed.start()
+        self._groups = [
+            Group(self._cluster, "classic", CLASSIC),
+            Group(self._cluster, "consumer", CONSUMER),
+        ]
+        try:
+            self._are_shared()
+            for kind in drawn(self._rng, self._steps, seconds):
+                group = self._rng.choice(self._groups)
+                self._tell(f"{kind}: {group.name}")
+                self._steps[kind](group)
+                self.done[kind] += 1
+                self._last(0.1, 1.0)
+            for band in self._bands():
+                band.fill()
+            self._are_shared()
+            feed.finish()
+            self._have_read(feed.sent)
+            self._are_shared()
+            for band in self._bands():
+                band.end()
+            for band in self._bands():
+                band.wait()
+        finally:
+            feed.finish()
+            self._faults.close()
+            for band in self._bands():
+                band.close()
+        return [*feed.failed, *self._wrong_at_rest(feed.sent)]
+
+    # -- what is done
+
+    def _bands(self) -> list[Band]:
+        return [band for group in self._groups for band in group.bands]
+
+    def _tell(self, what: str) -> None:
+        self.history.append(f"{time.monotonic() - self._began:6.1f} {what}")
+
+    def _last(self, least_s: float, most_s: float) -> None:
+        """How long things stay as they are is drawn: there is nothing to wait for."""
+        time.sleep(self._rng.uniform(least_s, most_s))
+
+    def _come(self, group: Group) -> None:
+        for band in group.bands:
+            band.fill()
+
+    def _leave(self, group: Group) -> None:
+        band = self._rng.choice(group.bands)
+        going = self._rng.randint(0, len(band.members))
+        for name in self._rng.sample(sorted(band.members), going):
+            self._tell(f"  {name}")
+            band.leave(name)
+
+    def _kill(self, group: Group) -> None:
+        band = self._rng.choice(group.bands)
+        names = band.kill()
+        group.tell("killed", names)
+        self._tell(f"  {names}")
+        self._last(0.1, 2.0)
+        band.start_again()
+
+    def _pause(self, group: Group) -> None:
+        """For less than a session, or more."""
+        band = self._rng.choice(group.bands)
+        group.tell("paused", list(band.members))
+        self._tell(f"  {list(band.members)}")
+        band.signal(signal.SIGSTOP)
+        try:
+            self._last(0.2, SESSION_MS / 1000 + 3.0)
+        finally:
+            band.signal(signal.SIGCONT)
+
+    def _break(self, fault: str, group: Group) -> None:
+        broker = self._leader_of(group)
+        self._tell(f"  broker {broker}")
+        self._faults.kinds[fault](broker)
+
+    def _leader_of(self, group: Group) -> int:
+        """The broker that keeps the group, or another where nobody does now."""
+        topics = self._admin.list_topics(OFFSETS_TOPIC, timeout=10).topics
+        place = partition_of(group.name, OFFSETS_PARTITIONS)
+        leader = int(topics[OFFSETS_TOPIC].partitions[place].leader)
+        return leader if leader >= 0 else self._rng.randrange(BROKERS)
+
+    # -- what must be true
+
+    def _are_shared(self) -> None:
+        for group in self._groups:
+            self._tell(f"G5: every partition of {group.name} gets one owner")
+            self._until(group.is_shared, group)
+
+    def _have_read(self, sent: Sequence[int]) -> None:
+        for group in self._groups:
+            self._tell(f"{group.name} commits all")
+            self._until(partial(group.has_read, sent), group)
+
+    def _until(self, condition: Callable[[], bool], group: Group) -> None:
+        try:
+            until(condition, self.history[-1], SHARED_S)
+        finally:
+            self._tell(f"  {group.story()}")
+
+    def _wrong_at_rest(self, sent: Sequence[int]) -> list[str]:
+        """Everyone stops, and what was told is held against what was written."""
+        self._cluster.done("wait", "isr", OFFSETS_TOPIC, "--timeout", "60")
+        self._cluster.stop()
+        wrong = []
+        for group in self._groups:
+            group.look()
+            found = [*self._wrong_in(group, sent)]
+            wrong += [f"{group.name}: {line}" for line in found]
+        return wrong
+
+    def _wrong_in(self, group: Group, sent: Sequence[int]) -> list[str]:
+        place = partition_of(group.name, OFFSETS_PARTITIONS)
+        logs = [log_bytes(self._cluster, broker, OFFSETS_TOPIC, place) for broker in range(BROKERS)]
+        wrong = [] if len(set(logs)) == 1 else ["the replicas' bytes differ"]
+        logged = LoggedGroup()
+        for record in log_of(group.name, logs[0]):
+            logged.replay(record)
+        self._tell(f"{group.name}: {len(logged.commits)} commits, {logged.generations} generations")
+        if logged.committed != dict(enumerate(sent)):
+            wrong.append(f"G3: {logged.committed} is committed, {sent} was")
+        failed = [f"{one.member}: {one.what}" for one in group.events if one.kind == "failed"]
+        return [
+            *wrong,
+            *failed,
+            *logged.wrong,
+            *wrong_owners(group.events),
+            *wrong_reads(group.events),
+            *missing_commits(group.events, logged),
+            *unprocessed(group.events, logged.committed),
+        ]
