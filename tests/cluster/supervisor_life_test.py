@@ -151,7 +151,10 @@ def test_a_killed_broker_stays_down_and_comes_back_on_its_port_when_started(
 
 
 def test_an_added_broker_stays_with_the_cluster_on_its_port(cluster: Cluster) -> None:
-    cluster.done("broker", "add")
+    added = cluster.done("broker", "add")
+    assert added.out.startswith("broker 2 added (pid ")
+    assert "internal topics may have fewer replicas" in added.err, "no stand-in tells of topics"
+    assert "no broker answers" in added.err
     port = port_of(cluster, 2)
     socket.create_connection(("127.0.0.1", port)).close()
     assert cluster.status()["bootstrap"].endswith(f",127.0.0.1:{port}")

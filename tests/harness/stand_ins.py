@@ -1,11 +1,14 @@
 """Tiny brokers and coordinators for tests of the supervisor: `python -m harness.stand_ins up …`.
 
+Such a broker speaks no Kafka: it ends each connection at once.
+
 STAND_IN_BROKER and STAND_IN_COORDINATOR name a way to misbehave:
 refuses (says why it cannot start), dies (ends before it is ready), ignores (SIGTERM), silent (its
 heartbeat stops once it is ready), crashes (ends by itself 50 ms after it was ready).
 STAND_IN_FORK=late: the supervisor learns of a broker it forked only when that has ended.
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -45,6 +48,7 @@ def run_broker(launch: BrokerLaunch) -> int:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((launch.host, launch.port))
     listener.listen()
+    listener.settimeout(0)
     how = os.environ.get("STAND_IN_BROKER", "")
     with Board.open(board_name(launch.run_id)) as board:
         slot = board.writer(launch.board_slot)
@@ -56,7 +60,14 @@ def run_broker(launch: BrokerLaunch) -> int:
         )
         slot.words[Word.LEADERS] = launch.broker_id + 1
         slot.words[Word.REPLICAS] = launch.broker_id + 2
-        return _live(launch, slot, how)
+        return _live(launch, slot, how, lambda: _hang_up(listener))
+
+
+def _hang_up(listener: socket.socket) -> None:
+    """On who came meanwhile, if anybody; a listener that was paused has been shut down for good."""
+    time.sleep(BEAT_S)
+    with contextlib.suppress(OSError):
+        listener.accept()[0].close()
 
 
 def run_coordinator(launch: CoordinatorLaunch) -> int:
@@ -69,12 +80,12 @@ def run_coordinator(launch: CoordinatorLaunch) -> int:
         slot.words[Word.CONTROLLER_EPOCH] = launch.incarnation
         slot.words[Word.TOPICS] = 2
         slot.words[Word.PARTITIONS] = 6
-        code = _live(launch, slot, how)
+        code = _live(launch, slot, how, lambda: time.sleep(BEAT_S))
         end_orphaned_run(launch, board)
         return code
 
 
-def _live(launch: Launch, slot: SlotWriter, how: str) -> int:
+def _live(launch: Launch, slot: SlotWriter, how: str, beat: Callable[[], None]) -> int:
     """Until SIGTERM."""
     if how == "refuses":
         report_failed(launch.ready_fd, "the data is on strike: give it a day off")
@@ -90,7 +101,7 @@ def _live(launch: Launch, slot: SlotWriter, how: str) -> int:
         log.info("stand_in_ready", settings=sorted(launch.settings), bytes=b"\x1b[31m")
         born = time.monotonic()
         while True:
-            time.sleep(BEAT_S)
+            beat()
             if how != "silent":
                 slot.heartbeat(Instant(time.monotonic_ns()))
             if how == "crashes" and time.monotonic() - born > CRASHES_AFTER_S:

@@ -44,11 +44,12 @@ class Client:
         self._timeout_ns = timeout_ns
         self._kept: dict[Ticket, Outcome] = {}
 
-    def connect(self) -> None:
-        """Learn the brokers from the first address that answers; each is tried once."""
+    def connect(self, timeout_ns: int | None = None) -> None:
+        """Learn the brokers from the first address that answers; each is tried once, in time."""
+        until = self._until(self._timeout_ns if timeout_ns is None else timeout_ns)
         tried = []
         for _ in range(len(self._anyone)):
-            (outcome,) = self._perform([METADATA_OF_NOTHING], self._until(self._timeout_ns))
+            (outcome,) = self._perform([METADATA_OF_NOTHING], until)
             if not isinstance(outcome, Lost):
                 self.view.update(outcome.message, whole=False)
                 return

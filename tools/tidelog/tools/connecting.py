@@ -22,7 +22,7 @@ MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOP
 
 
 @contextlib.contextmanager
-def connected(target: Target) -> Iterator[Client]:
+def connected(target: Target, *, first_answer_ns: int = ANSWER_TIMEOUT_NS) -> Iterator[Client]:
     """A client that knows the cluster's brokers; its connections end with the block."""
     addresses = [address(text) for text in target.servers()]
     if not addresses:
@@ -31,7 +31,7 @@ def connected(target: Target) -> Iterator[Client]:
     with contextlib.closing(transport):
         client = Client(transport, addresses, timeout_ns=ANSWER_TIMEOUT_NS)
         try:
-            client.connect()
+            client.connect(first_answer_ns)
         except UnreachableError as error:
             fail(f"{error}: check that the cluster runs and that --bootstrap is right", UNREACHABLE)
         yield client

@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from tidelog.kernel.instant import s
 from tidelog.kernel.launch import broker_directories
 from tidelog.tools.commands.cluster import VERSION, link_to
 from tidelog.tools.output import (
     NOT_FOUND,
+    CliError,
     Command,
     Target,
     cluster_options,
@@ -34,7 +36,8 @@ def add(target: Target, *, as_json: bool) -> None:
     """Start one more broker, with the next id.
 
     Returns when it takes clients. It stays with the cluster, and topics made from now on may be
-    placed on it. Internal topics get more replicas, up to three, as there are brokers for them.
+    placed on it. Internal topics get more replicas, up to three, as there are brokers for them;
+    where that fails, the broker is there all the same, and the reason is told.
     """
     with link_to(target) as link:
         answer = link.ask("add")
@@ -48,15 +51,29 @@ def add(target: Target, *, as_json: bool) -> None:
         click.echo(f"{counted(raised, 'partition')} of internal topics have more replicas")
 
 
-def _raise_internal(target: Target, link: Link) -> int:
-    from tidelog.tools.connecting import connected  # noqa: PLC0415 -- others need no client
+def _raise_internal(target: Target, link: Link) -> int | None:
+    """How many partitions have more replicas; None where that failed, after a note of the reason.
+
+    The broker was added by then, so the command has not failed.
+    """
+    from tidelog.clients.failures import ClientError  # noqa: PLC0415 -- others need no client
+    from tidelog.tools.connecting import connected  # noqa: PLC0415 -- as above
     from tidelog.tools.moving import Moves  # noqa: PLC0415 -- as above
+    from tidelog.wire.errors import Rejected  # noqa: PLC0415 -- as above
 
     brokers = [row["id"] for row in _brokers(link) if row["state"] == _RUNNING]
-    with connected(target) as client:
-        return Moves(client, _PATIENCE_S).raise_internal(brokers)
+    try:
+        with connected(target, first_answer_ns=s(_FIRST_ANSWER_S)) as client:
+            return Moves(client, _PATIENCE_S).raise_internal(brokers)
+    except (ClientError, CliError, Rejected) as error:
+        note(
+            f"internal topics may have fewer replicas than there are brokers for: {error}; to give "
+            "them more later, see tidelog partition reassign plan --help"
+        )
+        return None
 
 
+_FIRST_ANSWER_S = 5
 _PATIENCE_S = 3_600.0
 
 
