@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import Record, fresh_topic
-from harness.cluster import Cluster, until
+from harness.cluster import WAIT_S, Cluster, until
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 
 with warnings.catch_warnings():
@@ -73,7 +73,8 @@ def by_kafka_python(bootstrap: str, group: str, topic: str, count: int) -> list[
     found: list[int] = []
 
     def look() -> bool:
-        for rows in consumer.poll(timeout_ms=50).values():
+        # Time for a whole join: 3.0.12 forgets the assignment that comes between two polls.
+        for rows in consumer.poll(timeout_ms=int(WAIT_S * 1_000)).values():
             found.extend(row.offset for row in rows)
         return len(found) >= count
 
