@@ -94,10 +94,9 @@ def by_aiokafka(bootstrap: str, group: str, topic: str, count: int) -> list[int]
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
-        await consumer.start()
-        found = [(await consumer.getone()).offset for _ in range(count)]
-        await consumer.commit()
-        await consumer.stop()
+        async with consumer:
+            found = [(await consumer.getone()).offset for _ in range(count)]
+            await consumer.commit()
         return found
 
     return asyncio.run(asyncio.wait_for(read(), 20))
