@@ -194,6 +194,17 @@ def test_what_was_flushed_may_not_be_taken_by_a_power_loss() -> None:
     ]
 
 
+def test_where_all_that_was_flushed_is_deleted_a_power_loss_may_take_anything() -> None:
+    broker = Broker(flushed=6)
+    log = broker.logs.log("t", 0)
+    assert log is not None
+    log.advance_start(13)
+    broker.checkpoint()
+    broker.kill()
+    broker.place.unlink(SECOND)
+    assert verified(broker.disk.directory(), around(boot_id="boot-2")).violations == []
+
+
 def test_a_mark_that_is_not_whole_is_a_violation() -> None:
     top = closed()
     top.content(MARK_NAME)[5] ^= 1

@@ -241,8 +241,10 @@ class _LogCheck:
         )
 
     def _may_be_lost(self, offset: int) -> bool:
+        """Where all that was flushed is deleted, nothing that is left was promised."""
         known = self._known
-        return known.life is Life.POWER_LOST and offset >= known.recovery_point
+        promised = offset < known.recovery_point and known.start < known.recovery_point
+        return known.life is Life.POWER_LOST and not promised
 
     def _tell(self, base: int, reason: str, position: int, *, may_be_lost: bool) -> None:
         if may_be_lost:
