@@ -1,7 +1,7 @@
 """From `--bootstrap` or `--cluster` to a client, and from its failures to sentences."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
@@ -11,6 +11,7 @@ from tidelog.clients.cluster_view import TopicView, refresh
 from tidelog.clients.failures import UnreachableError
 from tidelog.clients.settings import ConnectionSettings
 from tidelog.clients.transport import Transport
+from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.kernel.instant import s
 from tidelog.tools.output import NOT_FOUND, UNREACHABLE, Target, fail, nearest, not_found
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -71,3 +72,27 @@ def check_partition(topic: TopicView, number: int) -> None:
     last = len(topic.partitions) - 1
     there = "only partition 0" if last == 0 else f"partitions 0 to {last}"
     fail(f"topic {topic.name!r} has no partition {number}: it has {there}", NOT_FOUND)
+
+
+def known_places(client: Client, texts: Sequence[str]) -> list[TopicPartition]:
+    """`orders` is all its partitions, `orders:3` one; the command ends where one is not there."""
+    named = [_place(text) for text in texts]
+    if not named:
+        return []
+    topics = {one.name: one for one in known_topics(client, [name for name, _ in named])}
+    found: dict[TopicPartition, None] = {}
+    for name, number in named:
+        if number is not None:
+            check_partition(topics[name], number)
+        numbers = topics[name].partitions if number is None else [number]
+        found.update({(name, Partition(one)): None for one in numbers})
+    return list(found)
+
+
+def _place(text: str) -> tuple[str, int | None]:
+    name, colon, number = text.rpartition(":")
+    if not colon:
+        return text, None
+    if not (number.isascii() and number.isdecimal()):
+        raise click.UsageError(f"{text!r}: must be TOPIC or TOPIC:PARTITION")
+    return name, int(number)

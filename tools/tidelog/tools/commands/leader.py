@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 import click
 
 from tidelog.clients.admin.elections import Election, elect_leaders
-from tidelog.clients.client import Client
 from tidelog.clients.cluster_view import refresh
-from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.kernel.ids import TopicPartition
 from tidelog.tools.completing import topic_names
-from tidelog.tools.connecting import check_partition, connected, known_topics
+from tidelog.tools.connecting import connected, known_places
 from tidelog.tools.output import (
     Group,
     Target,
@@ -70,7 +69,7 @@ def elect(
     if preferred and unclean:
         raise click.UsageError("--preferred and --unclean: say one of them")
     with connected(target) as client:
-        wanted = _wanted(client, places)
+        wanted = known_places(client, places) or None
         if unclean:
             whose = ", ".join(places[:_NAMED_MAX]) or "all partitions without a leader"
             confirm(f"the records of {whose} that the new leaders lack", yes=yes)
@@ -99,29 +98,6 @@ def _tell(
 def _print(elected: Sequence[TopicPartition], leaders: Mapping[TopicPartition, int | None]) -> None:
     for topic, partition in elected:
         click.echo(f"elected {topic}-{partition}: leader {leaders[topic, partition]}")
-
-
-def _wanted(client: Client, places: Sequence[str]) -> list[TopicPartition] | None:
-    if not places:
-        return None
-    named = [_place(text) for text in places]
-    topics = {one.name: one for one in known_topics(client, [name for name, _ in named])}
-    wanted: dict[TopicPartition, None] = {}
-    for name, number in named:
-        if number is not None:
-            check_partition(topics[name], number)
-        numbers = topics[name].partitions if number is None else [number]
-        wanted.update({(name, Partition(one)): None for one in numbers})
-    return list(wanted)
-
-
-def _place(text: str) -> tuple[str, int | None]:
-    name, colon, number = text.rpartition(":")
-    if not colon:
-        return text, None
-    if not (number.isascii() and number.isdecimal()):
-        raise click.UsageError(f"{text!r}: must be TOPIC or TOPIC:PARTITION")
-    return name, int(number)
 
 
 def _why(failed: Sequence[Election]) -> str:

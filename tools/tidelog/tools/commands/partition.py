@@ -20,7 +20,7 @@ from tidelog.clients.cluster_view import refresh
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.tools import plan_form, throttles
 from tidelog.tools.completing import topic_names
-from tidelog.tools.connecting import check_partition, connected, known_topics
+from tidelog.tools.connecting import check_partition, connected, known_places, known_topics
 from tidelog.tools.output import (
     NOT_FOUND,
     UNREACHABLE,
@@ -373,7 +373,7 @@ def status(
     """
     targets = {} if plan_file is None else _read(plan_file)
     with connected(target) as client:
-        named = _places(client, places)
+        named = known_places(client, places)
         ongoing = client.run(list_reassignments(client.view))
         shown = list(targets or named or ongoing)
         client.run(refresh(client.view, {name for name, _ in shown}))
@@ -486,7 +486,7 @@ def cancel(
     planned = None if plan_file is None else _read(plan_file)
     with connected(target) as client:
         ongoing = client.run(list_reassignments(client.view))
-        named = {*(planned or ()), *_places(client, places)}
+        named = {*(planned or ()), *known_places(client, places)}
         everything = planned is None and not places
         nobody = {one: None for one in ongoing if everything or one in named}
         done = client.run(alter_reassignments(client.view, nobody)) if nobody else []
@@ -503,30 +503,6 @@ def _original(move: Ongoing) -> list[int]:
 
 
 # -- words --------------------------------------------------------------------------------------
-
-
-def _places(client: Client, texts: Sequence[str]) -> list[TopicPartition]:
-    """`orders` is all its partitions, `orders:3` one; the command ends where one is not there."""
-    named = [_place(text) for text in texts]
-    if not named:
-        return []
-    topics = {one.name: one for one in known_topics(client, [name for name, _ in named])}
-    found: dict[TopicPartition, None] = {}
-    for name, number in named:
-        if number is not None:
-            check_partition(topics[name], number)
-        numbers = topics[name].partitions if number is None else [number]
-        found.update({(name, Partition(one)): None for one in numbers})
-    return list(found)
-
-
-def _place(text: str) -> tuple[str, int | None]:
-    name, colon, number = text.rpartition(":")
-    if not colon:
-        return text, None
-    if not (number.isascii() and number.isdecimal()):
-        raise click.UsageError(f"{text!r}: must be TOPIC or TOPIC:PARTITION")
-    return name, int(number)
 
 
 def _row(place: TopicPartition) -> Row:
