@@ -1,8 +1,9 @@
 """The words between the parts of a client: a question, the broker it goes to, and its outcome."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Any, NamedTuple, NewType, Protocol, TypeVar
 
 from tidelog.kernel.instant import Instant, s
@@ -33,6 +34,8 @@ class Ask:
     message: Any
     timeout_ns: int = s(30)
     version_max: int = VERSION_MAX
+    version_min: int = 0
+    """Lower ones do less than what is asked."""
     answered: bool = True
     """False for a produce with acks=0: done once it is written."""
 
@@ -67,6 +70,13 @@ class Lost:
 Outcome = Answered | Lost
 
 
+class Features(NamedTuple):
+    """What the cluster can do, as a broker said it: the highest epoch counts."""
+
+    epoch: int = -1
+    levels: Mapping[str, int] = MappingProxyType({})
+
+
 def is_transient(outcome: Outcome) -> bool:
     """Lost, but asking again, there or elsewhere, may help."""
     return isinstance(outcome, Lost) and outcome.cause is not Cause.UNSUPPORTED
@@ -74,6 +84,11 @@ def is_transient(outcome: Outcome) -> bool:
 
 class Network(Protocol):
     """Connections to brokers. `transport.py` is the real one, tests have a fake."""
+
+    @property
+    def features(self) -> Features:
+        """The latest that any broker told when it was connected to."""
+        ...
 
     def now(self) -> Instant: ...
 

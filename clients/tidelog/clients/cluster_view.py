@@ -85,6 +85,8 @@ class ClusterView:
         self.topics: dict[str, TopicView] = {}
         self.errors: dict[str, ErrorCode] = {}
         """Why the last answer gave no partitions for a topic."""
+        self.coordinators: dict[tuple[int, str], int] = {}
+        """Who coordinated what when it was last asked, by the kind of key and the key."""
 
     def leader(self, partition: TopicPartition) -> int | None:
         """The broker to ask about a partition, None where nobody is known to lead it."""

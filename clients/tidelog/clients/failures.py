@@ -3,6 +3,7 @@
 from typing import Any
 
 from tidelog.clients.asking import Answered, Cause, Lost
+from tidelog.wire.errors import ErrorCode
 
 
 class ClientError(Exception):
@@ -19,6 +20,24 @@ class TimedOutError(ClientError):
 
 class UnsupportedError(ClientError):
     """The broker does not offer an API, or not in a version that we speak."""
+
+
+class TransactionError(ClientError):
+    """What a transactional producer was told; `code` is None where nobody answered in time."""
+
+    def __init__(self, sentence: str, code: ErrorCode | None, detail: str) -> None:
+        said = ": ".join(part for part in (code.name if code is not None else "", detail) if part)
+        super().__init__(f"{sentence} ({said})")
+        self.code = code
+        self.said = said
+
+
+class AbortableError(TransactionError):
+    """The transaction cannot be committed any more: abort it, and begin the next."""
+
+
+class FatalError(TransactionError):
+    """The producer can do nothing any more: open another in its place."""
 
 
 def failure_of(lost: Lost) -> ClientError:

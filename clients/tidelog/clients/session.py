@@ -8,7 +8,7 @@ one in flight is always the next to be answered.
 from collections import deque
 from dataclasses import dataclass
 
-from tidelog.clients.asking import Answered, Ask, Cause, Lost, Outcome, Ticket
+from tidelog.clients.asking import Answered, Ask, Cause, Features, Lost, Outcome, Ticket
 from tidelog.clients.settings import SOFTWARE_NAME, SOFTWARE_VERSION, ConnectionSettings
 from tidelog.kernel.instant import Instant
 from tidelog.wire.compile import Piece
@@ -54,6 +54,8 @@ class Session:
         self._frame: bytearray | None = None
         self._filled = 0
         self.failed: str | None = None
+        self.features = Features()
+        """As the broker says when it is connected to."""
         self._negotiate(now, API_VERSIONS.versions[-1])
 
     @property
@@ -67,14 +69,14 @@ class Session:
         self._queue.append(_Waiting(ticket, ask, Instant(now + ask.timeout_ns)))
         return self._send_waiting()
 
-    def version_of(self, api: AnyApi, version_max: int) -> int | None:
+    def version_of(self, api: AnyApi, version_max: int, version_min: int = 0) -> int | None:
         """The version to speak, or None; the broker's floor is respected, and our own."""
         assert self._ranges is not None, "negotiation comes first"
         offered = self._ranges.get(api.key)
         if offered is None:
             return None
         version = min(offered[1], api.versions[-1], version_max)
-        return version if version >= max(offered[0], api.versions[0]) else None
+        return version if version >= max(offered[0], api.versions[0], version_min) else None
 
     def take_output(self) -> list[Piece]:
         """The bytes to be written, each given out once, in order."""
@@ -145,9 +147,10 @@ class Session:
             if len(self._in_flight) >= self._settings.in_flight_max:
                 break
             waiting = self._queue.popleft()
-            version = self.version_of(waiting.ask.api, waiting.ask.version_max)
+            ask = waiting.ask
+            version = self.version_of(ask.api, ask.version_max, ask.version_min)
             if version is None:
-                detail = f"{self._broker} does not offer {waiting.ask.api.name}"
+                detail = f"{self._broker} does not offer {ask.api.name}"
                 outcomes.append(Lost(waiting.ticket, Cause.UNSUPPORTED, detail))
                 continue
             waiting.version = version
@@ -205,3 +208,5 @@ class Session:
             raise WireError(f"ApiVersions failed with error {answer.error_code}")
         else:
             self._ranges = ranges
+            levels = {one.name: one.max_version_level for one in answer.finalized_features}
+            self.features = Features(answer.finalized_features_epoch, levels)

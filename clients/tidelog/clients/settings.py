@@ -56,6 +56,8 @@ class ProducerSettings:
     delivery_timeout_ns: int = s(120)
     in_flight_per_partition: int = 5
     transactional_id: str | None = None
+    transaction_timeout_ns: int = s(60)
+    """Then the cluster aborts what is open."""
 
     def __post_init__(self) -> None:
         assert 0 < self.batch_bytes <= self.buffer_bytes

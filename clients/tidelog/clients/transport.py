@@ -11,7 +11,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-from tidelog.clients.asking import Address, Ask, Cause, Lost, Outcome, Ticket
+from tidelog.clients.asking import Address, Ask, Cause, Features, Lost, Outcome, Ticket
 from tidelog.clients.session import Session
 from tidelog.clients.settings import ConnectionSettings
 from tidelog.kernel.instant import Instant, s
@@ -49,6 +49,7 @@ class Transport:
         self._connections: dict[Address, _Connection] = {}
         self._outcomes: list[Outcome] = []
         self._tickets = itertools.count()
+        self.features = Features()
 
     def now(self) -> Instant:
         return Instant(time.monotonic_ns())
@@ -179,6 +180,8 @@ class Transport:
                     self._fail(connection, Cause.UNREACHABLE, "the connection was closed")
                     return
                 outcomes = session.received(self.now(), count)
+                if session.features.epoch > self.features.epoch:
+                    self.features = session.features
                 if outcomes:
                     self._outcomes += outcomes
                     break

@@ -14,6 +14,14 @@ class Syncable(Protocol):
         ...
 
 
+class Held(Syncable, Protocol):
+    """What is kept for one sync."""
+
+    def let_go(self) -> None:
+        """Once, when nobody will sync it any more; in the thread that asked for it."""
+        ...
+
+
 class File(Syncable, Protocol):
     """One append-mostly file. Nothing is durable before `sync`.
 
@@ -48,6 +56,10 @@ class File(Syncable, Protocol):
     def write_at(self, position: int, part: Bytes) -> None: ...
 
     def truncate(self, size: int) -> None: ...
+
+    def held(self) -> Held | None:
+        """To be synced in another thread, soon; None where only its name can be given for that."""
+        ...
 
     def fileno(self) -> int:
         """The descriptor, for sendfile; good until the next call that opens another file."""

@@ -22,6 +22,8 @@ NO_EPOCH = Epoch(-1)
 NO_OFFSET = Offset(-1)
 NO_PRODUCER_ID = ProducerId(-1)
 COORDINATOR_ID = BrokerId(3000)
+TRANSACTIONS_ID = BrokerId(3001)
+"""The transaction coordinator, where it stands among brokers; clients never see it."""
 
 TopicPartition = tuple[str, Partition]
 

@@ -59,6 +59,11 @@ def coordinator_endpoint(runtime_dir: str) -> str:
     return f"ipc://{runtime_dir}/coordinator"
 
 
+def transactions_endpoint(runtime_dir: str) -> str:
+    """Where the transaction coordinator's ROUTER listens."""
+    return f"ipc://{runtime_dir}/transactions"
+
+
 def broker_endpoint(runtime_dir: str, broker: BrokerId) -> str:
     """Where a broker hears the others."""
     return f"ipc://{runtime_dir}/broker-{broker}"
@@ -75,6 +80,30 @@ def ring_name(
     """The shared-memory name of a broker's ring; without a number the beginning of all such."""
     life = "" if incarnation is None else f"{incarnation}-"
     return f"/tidelog-{run_id}-ring-{broker}-{life}{'' if number is None else number}"
+
+
+def ledger_name(run_id: str, owner: str, part: int | None) -> str:
+    """The shared-memory name of a part of a process's ledger; without a number, and an owner, the
+    beginning of all such."""
+    return f"/tidelog-{run_id}-ledger-{owner}{'' if part is None else f'-{part}'}"
+
+
+def broker_ledger(broker_id: int) -> str:
+    """Whose ledger a broker's is."""
+    return f"broker-{broker_id}"
+
+
+COORDINATOR_LEDGER = "coordinator"
+
+
+def ledgers_directory(data_dir: str) -> str:
+    """Where ledgers are between two runs."""
+    return f"{data_dir}/ledgers"
+
+
+def undo_directory(directory: str) -> str:
+    """Beside a directory of logs: what a power loss would bring back of it."""
+    return f"{directory}.undo"
 
 
 def supervisor_socket(runtime_dir: str) -> str:

@@ -49,6 +49,33 @@ GROUP_MEMBERS_MAX = 1_000
 GROUP_BYTES_MAX = 8 * MIB
 """What the members of one group say of themselves and are assigned, together."""
 
+# transaction coordinator
+TRANSACTION_BYTES_MAX = 512 * KIB
+"""Of one record of `__transaction_state`: a batch holds one of this size at least."""
+TRANSACTIONS_EXPIRED_PER_DECISION_MAX = 500
+TRANSACTION_CALLS_MAX = 10_000
+TRANSACTION_PARKED_MS = 300
+"""So long a request waits for what the coordinator is about to have, before it is turned away."""
+TRANSACTION_END_WAIT_MS = 100
+"""So long EndTxn waits for markers, once its outcome is certain."""
+TRANSACTION_AGAIN_MS_FIRST = 10
+TRANSACTION_AGAIN_MS = 100
+"""What was refused is tried again after this, if nothing has changed until then."""
+TRANSACTION_APPENDS_IN_FLIGHT_MAX = 5
+TRANSACTION_APPENDS_QUEUED_MAX = 1_000
+"""Decisions of one partition that wait for those."""
+TRANSACTION_CHUNK_BYTES = 256 * KIB
+TRANSACTION_LOADS_MAX = 16
+TRANSACTION_MARKERS_PER_MESSAGE_MAX = 1_000
+TRANSACTION_MARKS_IN_FLIGHT_MAX = 16
+"""Messages to one broker; what comes meanwhile goes together in the next one."""
+TRANSACTION_ADMITS_UNHEARD_MAX = 10_000
+"""Partitions that one broker was told of unasked, since it last answered a message that was sent
+behind that; for others it has to ask."""
+TRANSACTION_MESSAGES_QUEUED_MAX = 100_000
+"""To one broker that does not read: more than all of the bounds above let come together, for what
+is not sent is lost, and the connection would have to end."""
+
 # metadata
 METADATA_SNAPSHOT_RECORDS = 20_000
 METADATA_SNAPSHOTS_KEPT = 2
@@ -62,6 +89,15 @@ SETTLED_ANSWERS_BYTES_MAX = 8 * MIB
 COORDINATOR_DOWN_WAIT_MS = 1_500
 REGISTER_AGAIN_MS = 500
 JOIN_AGAIN_MS = 2_000
+
+# transactions: a broker and their coordinator
+TRANSACTIONS_DOWN_WAIT_MS = 300
+"""So long a client's request waits for a transaction coordinator that is started again."""
+TRANSACTION_CALLS_WAITING_BYTES_MAX = 32 * MIB
+TRANSACTION_REQUESTS_MAX = 16_384
+"""What the transaction coordinator may have under way with one broker: appends, reads, markers."""
+TRANSACTION_REQUESTS_BYTES_MAX = 128 * MIB
+TRANSACTION_READ_BYTES_MAX = MIB
 
 # replication
 RING_BYTES = 32 * MIB
@@ -94,5 +130,20 @@ assert PARTITIONS_PER_TOPIC_MAX <= PARTITIONS_PER_DECISION_MAX <= PARTITIONS_IN_
 assert FEED_SNAPSHOT_CHUNK_RECORDS < FEED_RECORDS_IN_FLIGHT <= METADATA_RECORDS_KEPT
 assert FORWARDED_FRAME_BYTES_MAX < CONTROL_MESSAGE_BYTES_MAX
 assert REGISTER_AGAIN_MS < JOIN_AGAIN_MS
+assert CONNECTIONS_MAX <= TRANSACTION_CALLS_MAX
+assert TRANSACTION_AGAIN_MS_FIRST < TRANSACTION_AGAIN_MS < TRANSACTION_PARKED_MS
+assert TRANSACTION_END_WAIT_MS <= TRANSACTION_PARKED_MS < FORWARD_TIMEOUT_MS
+assert TRANSACTION_APPENDS_IN_FLIGHT_MAX <= PRODUCER_BATCHES_KEPT
+assert (
+    (TRANSACTION_APPENDS_IN_FLIGHT_MAX + 1) * PARTITIONS_PER_TOPIC_MAX
+    + TRANSACTION_MARKS_IN_FLIGHT_MAX
+    + TRANSACTION_ADMITS_UNHEARD_MAX
+    + TRANSACTION_CALLS_MAX
+    < TRANSACTION_MESSAGES_QUEUED_MAX
+)
+assert 2 * TRANSACTION_BYTES_MAX <= BATCH_BYTES_MAX_DEFAULT
 assert COORDINATOR_DOWN_WAIT_MS < ALTER_ISR_TIMEOUT_MS
 assert METADATA_SNAPSHOT_RECORDS <= METADATA_RECORDS_KEPT
+assert TRANSACTIONS_DOWN_WAIT_MS < COORDINATOR_DOWN_WAIT_MS
+assert FORWARDED_FRAME_BYTES_MAX <= TRANSACTION_CALLS_WAITING_BYTES_MAX
+assert TRANSACTION_READ_BYTES_MAX < CONTROL_MESSAGE_BYTES_MAX <= TRANSACTION_REQUESTS_BYTES_MAX

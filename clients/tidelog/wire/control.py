@@ -1,4 +1,4 @@
-"""What brokers and the coordinator say to each other.
+"""What brokers, the transaction coordinator and the coordinator say to each other.
 
 Messages are MessagePack arrays: a number, then fields in order, decoded into exactly these types or
 refused. Every message to a broker carries the `session` it opened by its last Register, every
@@ -34,6 +34,8 @@ class Register(_Message, frozen=True, tag=1):
     stopped: StopKind
     applied: Offset
     """The last offset of the metadata log in my image; NO_OFFSET asks for all of it."""
+    kept: tuple[tuple[Uuid, tuple[int, ...]], ...] = ()
+    """Partitions of which I have all I ever vouched for, though files of mine were lost."""
 
 
 class Applied(_Message, frozen=True, tag=2):
@@ -136,12 +138,24 @@ class LogsDamaged(_Message, frozen=True, tag=8):
     logs: tuple[DamagedLog, ...]
 
 
+class Observe(_Message, frozen=True, tag=9):
+    """I am the transaction coordinator, in this life; send me what I miss. As Register is a
+    broker's, the first message of every connection."""
+
+    session: int
+    cluster_id: str
+    incarnation: Incarnation
+    applied: Offset
+    """As in Register."""
+
+
 class Registered(_Message, frozen=True, tag=16):
     """You are known. What follows in this session brings your image up to date."""
 
     session: int
     coordinator: Incarnation
     epoch: Offset
+    """A broker's, or the one that the transaction coordinator's life was given."""
 
 
 class Refused(_Message, frozen=True, tag=17):
@@ -212,7 +226,15 @@ class IsrAltered(_Message, frozen=True, tag=25):
 
 
 ToCoordinator = (
-    Register | Applied | Forward | AllocateProducerIds | Leave | AlterIsr | LogEnds | LogsDamaged
+    Register
+    | Observe
+    | Applied
+    | Forward
+    | AllocateProducerIds
+    | Leave
+    | AlterIsr
+    | LogEnds
+    | LogsDamaged
 )
 ToBroker = (
     Registered

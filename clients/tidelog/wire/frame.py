@@ -4,14 +4,21 @@ A frame on its way out is a list of pieces: record batches stay what they are (v
 files) between the bytes around them, so that a shell sends them without a copy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from struct import Struct
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidelog.kernel.limits import REQUEST_BYTES_MAX, REQUEST_ELEMENTS_MAX
 from tidelog.wire.compile import Piece, Reader, Writer, reader, writer
 from tidelog.wire.errors import WireError
-from tidelog.wire.header import AnyApi, decode_response_header, has_response_tags, request_head
+from tidelog.wire.header import (
+    AnyApi,
+    RequestHeader,
+    decode_request_header,
+    decode_response_header,
+    has_response_tags,
+    request_head,
+)
 from tidelog.wire.schema import ApiSchema
 
 RequestT = TypeVar("RequestT")
@@ -49,6 +56,16 @@ def encode_response(
     pieces: list[Piece] = []
     last = write(message, bytearray(head.pack(0, correlation_id)), pieces)
     return _sized(pieces, last)
+
+
+def decode_known(frame: bytes, apis: Mapping[int, AnyApi]) -> tuple[RequestHeader, Any]:
+    """The header and the request of one of these APIs; WireError where the frame is none."""
+    view = memoryview(frame)
+    header = decode_request_header(view, apis)
+    api = apis.get(header.api_key)
+    if api is None or header.version not in api.versions:
+        raise WireError(f"key {header.api_key} version {header.version} is not decided here")
+    return header, decode_request(api, header.version, view, header.body_position)
 
 
 def decode_request(

@@ -168,7 +168,8 @@ class ConfigChanged(_Row, frozen=True, tag=11):
 
 
 class ProducerIdsAllocated(_Row, frozen=True, tag=12):
-    """Every producer id below `next` is some broker's to give away."""
+    """Every producer id below `next` is some broker's to give away, or the transaction
+    coordinator's."""
 
     broker: BrokerId
     next: ProducerId
@@ -195,6 +196,13 @@ class BrokerUnregistered(_Row, frozen=True, tag=15):
     epoch: Offset
 
 
+class TransactionsActivated(_Row, frozen=True, tag=16):
+    """A life of the transaction coordinator begins. Whoever sees a lower epoch hears an old one."""
+
+    epoch: Epoch
+    incarnation: Incarnation
+
+
 MetadataRecord = (
     ClusterCreated
     | FeatureChanged
@@ -211,6 +219,7 @@ MetadataRecord = (
     | SnapshotEnded
     | BrokerStopping
     | BrokerUnregistered
+    | TransactionsActivated
 )
 
 encode: Final = msgspec.msgpack.Encoder().encode

@@ -19,6 +19,8 @@ from tidelog.wire.messages.k09_offset_fetch import API as OFFSET_FETCH
 from tidelog.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
 
@@ -57,6 +59,44 @@ def committed_offsets(view: ClusterView, group: str) -> Plan[dict[TopicPartition
                 row.metadata or "",
             )
     return found
+
+
+def unstable_offsets(
+    view: ClusterView, group: str, partitions: Iterable[TopicPartition]
+) -> Plan[set[TopicPartition]]:
+    """Those for which a transaction that is still open has committed an offset."""
+    wanted: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        wanted.setdefault(topic, []).append(number)
+    if not wanted:
+        return set()
+    request = OffsetFetchRequest(
+        group_id=group,
+        topics=[
+            OffsetFetchRequestTopic(name=name, partition_indexes=ids)
+            for name, ids in wanted.items()
+        ],
+        groups=[
+            OffsetFetchRequestGroup(
+                group_id=group,
+                topics=[
+                    OffsetFetchRequestTopics(name=name, partition_indexes=ids)
+                    for name, ids in wanted.items()
+                ],
+            )
+        ],
+        require_stable=True,
+    )
+    ask = Ask(OFFSET_FETCH, request, version_max=_BY_NAME_FETCH_MAX)
+    _, message = yield from at_coordinator(view, group, ask, _fetch_code)
+    code = known_code(_fetch_code(message))
+    if code is not ErrorCode.NONE:
+        raise Rejected(code, group)
+    return {
+        (topic, Partition(row.partition_index))
+        for topic, row in _fetched(message)
+        if row.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    }
 
 
 def _fetch_code(message: OffsetFetchResponse) -> int:

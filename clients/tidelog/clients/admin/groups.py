@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
+from tidelog.clients.admin import coordinators
 from tidelog.clients.admin.consumer_protocol import assigned_partitions
-from tidelog.clients.admin.coordinators import KeyType, find_coordinator
-from tidelog.clients.asking import Answered, Ask, Call, Cause, Outcome, Pause, Plan
-from tidelog.clients.cluster_view import ClusterView, known_code, refresh
+from tidelog.clients.admin.coordinators import KeyType, from_all_brokers, reason_to_repeat
+from tidelog.clients.asking import Answered, Ask, Outcome, Plan
+from tidelog.clients.cluster_view import ClusterView, known_code
 from tidelog.clients.failures import UnsupportedError
-from tidelog.clients.retry import BACKOFF
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
 from tidelog.wire.messages.k15_describe_groups import API as DESCRIBE_GROUPS
@@ -32,8 +32,6 @@ STABLE: Final = "Stable"
 DEAD: Final = "Dead"
 """What a coordinator says of a group that it does not know."""
 ACTIVE_CONSUMER_PROTOCOL: Final = "consumer"
-
-ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,72 +86,33 @@ def list_groups(
     """The groups that all brokers coordinate, by name."""
     ask = Ask(LIST_GROUPS, ListGroupsRequest(states_filter=list(states), types_filter=list(kinds)))
     found: dict[str, ListedGroup] = {}
-    yield from refresh(view, ())
-    waiting = sorted(view.brokers)
-    failures = 0
-    while waiting:
-        outcomes = yield [Call(broker, ask) for broker in waiting]
-        because = ""
-        left = []
-        for broker, outcome in zip(waiting, outcomes, strict=True):
-            reason = _take_list(outcome, found)
-            if reason:
-                left.append(broker)
-                because = f"broker {broker}: {reason}"
-        waiting = left
-        if waiting:
-            failures += 1
-            yield Pause(BACKOFF.wait(failures), because)
-            yield from refresh(view, ())
-            # Who went took nothing along: its groups have another coordinator.
-            waiting = sorted(view.brokers)
+    yield from from_all_brokers(
+        view, KeyType.GROUP, ask, lambda _, outcome: _take_list(outcome, found)
+    )
     return sorted(found.values(), key=lambda one: one.name)
 
 
 def _take_list(outcome: Outcome, found: dict[str, ListedGroup]) -> str:
     """Note its groups; why to ask it again, or nothing."""
-    reason, message = _taken(outcome)
-    if reason:
-        return reason
-    code = known_code(message.error_code)
+    if not isinstance(outcome, Answered):
+        return reason_to_repeat(outcome)
+    code = known_code(outcome.message.error_code)
     if code in RETRIABLE:
         return code.name
     if code is not ErrorCode.NONE:
         raise Rejected(code, "listing groups")
-    for one in message.groups:
+    for one in outcome.message.groups:
         found[one.group_id] = ListedGroup(
             one.group_id, one.protocol_type, one.group_state, one.group_type.lower()
         )
     return ""
 
 
-def _taken(outcome: Outcome) -> tuple[str, Any]:
-    """Why to ask again, or nothing and the message."""
-    if isinstance(outcome, Answered):
-        return "", outcome.message
-    if outcome.cause is Cause.UNSUPPORTED:
-        raise UnsupportedError(outcome.detail)
-    return outcome.detail, None
-
-
 def at_coordinator(
     view: ClusterView, group: str, ask: Ask, code_of: Callable[[Any], int]
 ) -> Plan[tuple[int, Any]]:
-    """The coordinator's answer and who that is; asked again while it says that it may not yet, or
-    that it is another."""
-    failures = 0
-    while True:
-        broker = yield from find_coordinator(view, group, KeyType.GROUP)
-        (outcome,) = yield [Call(broker, ask)]
-        reason, message = _taken(outcome)
-        if not reason:
-            code = known_code(code_of(message))
-            if code not in RETRIABLE:
-                return broker, message
-            reason = f"group {group}: {code.name}"
-        failures += 1
-        yield Pause(BACKOFF.wait(failures), reason)
-        yield from refresh(view, ())
+    """The answer of the group's coordinator, and who that is."""
+    return (yield from coordinators.at_coordinator(view, group, KeyType.GROUP, ask, code_of))
 
 
 def describe_group(view: ClusterView, group: str) -> Plan[DescribedGroup | None]:

@@ -20,8 +20,9 @@ def from_leaders(
     ask: Callable[[Sequence[TopicPartition]], Ask],
     take: Callable[[Outcome], str],
     done: Container[TopicPartition],
+    rounds: int | None = None,
 ) -> Plan[None]:
-    """Until every wanted partition is `done`.
+    """Until every wanted partition is `done`, or was asked about in so many rounds.
 
     `take` notes an outcome; it returns why some of it must be asked again, or nothing.
     """
@@ -30,6 +31,8 @@ def from_leaders(
         because = yield from _once(view, missing, ask, take)
         if because:
             failures += 1
+            if failures == rounds:
+                return
             yield Pause(BACKOFF.wait(failures), because)
             yield from refresh(view, {topic for topic, _ in missing})
 

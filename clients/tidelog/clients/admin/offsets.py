@@ -50,14 +50,16 @@ def list_offsets(
 
 
 def peek_offsets(
-    view: ClusterView, wanted: Mapping[TopicPartition, int]
+    view: ClusterView,
+    wanted: Mapping[TopicPartition, int],
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> Plan[dict[TopicPartition, FoundOffset]]:
     """As `list_offsets`, asked once: a partition that cannot answer now is missing."""
     found: dict[TopicPartition, FoundOffset] = {}
     led, _ = view.by_leader(wanted)
     if led:
         outcomes = yield [
-            Call(leader, _ask(view, partitions, wanted, Isolation.READ_UNCOMMITTED))
+            Call(leader, _ask(view, partitions, wanted, isolation))
             for leader, partitions in led.items()
         ]
         for outcome in outcomes:

@@ -12,14 +12,23 @@ from tidelog.wire.messages.k22_init_producer_id import InitProducerIdRequest
 TRANSACTION_TIMEOUT_MS = 60_000
 
 
-def init_producer_id(view: ClusterView, transactional_id: str | None) -> Plan[Identity]:
+def init_producer_id(
+    view: ClusterView,
+    transactional_id: str | None,
+    current: Identity | None = None,
+    *,
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+) -> Plan[Identity]:
     """A fresh id from any broker; of a transactional id, its own from its coordinator.
 
-    The latter fences every older producer of that id and aborts what it left open.
+    The latter fences every older producer of that id and aborts what it left open. Who says what it
+    is now (`current`) is refused where another has taken the id over in the meantime.
     """
     request = InitProducerIdRequest(
-        transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
+        transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
     )
+    if current is not None:
+        request.producer_id, request.producer_epoch = current
     to: int | Somewhere = Somewhere.ANY
     failures = 0
     while True:

@@ -1,4 +1,4 @@
-"""The blocking producer: appends, and works the network when it must.
+"""The blocking producer: appends, and works the network when it must; without transactions.
 
 One thread owns it. Nothing happens between two calls, so a program that stops appending calls
 `flush`.
@@ -12,7 +12,6 @@ from tidelog.clients.producer.accumulator import Accumulator
 from tidelog.clients.producer.identity import init_producer_id
 from tidelog.clients.producer.partitioner import StickyPartitioner, partition_of_key
 from tidelog.clients.producer.sender import Identity, Result, Send, Sender
-from tidelog.clients.producer.transaction import add_partitions, end_transaction
 from tidelog.clients.settings import ProducerSettings
 from tidelog.kernel.ids import Partition
 from tidelog.kernel.instant import Instant, s
@@ -46,8 +45,7 @@ class Producer:
         if error is not None:
             raise Rejected(error, topic)
         if self._settings.idempotent and self._sender.identity is None:
-            plan = init_producer_id(self._client.view, self._settings.transactional_id)
-            self._sender.identity = self._client.run(plan)
+            self._identify()
         self._sticky.setdefault(topic, StickyPartitioner(self._first_partition))
         count = self._client.view.partition_count(topic)
         if count == 0:
@@ -83,7 +81,7 @@ class Producer:
         now = network.now()
         self._accumulator.close_due(now)
         self._sender.accept()
-        self._add_partitions()
+        self._prepare()
         self._refresh()
         while sends := self._sender.poll(now, self._client.view):
             for send in sends:
@@ -97,43 +95,17 @@ class Producer:
         """What became of batches since the last call, each told once."""
         return self._sender.take_results()
 
-    def commit(self) -> None:
-        """Flush, then end the transaction; everything of it becomes visible at once."""
-        self._end(committed=True)
-
-    def abort(self) -> None:
-        """End the transaction; nothing of it becomes visible to readers of committed records."""
-        self._end(committed=False)
-
     @property
     def identity(self) -> Identity | None:
         """None where repeats are not recognised."""
         return self._sender.identity
 
-    def _end(self, *, committed: bool) -> None:
-        assert self._settings.transactional_id is not None
-        self.flush()
-        if self._sender.begun:
-            assert self._sender.identity is not None
-            plan = end_transaction(
-                self._client.view,
-                self._settings.transactional_id,
-                self._sender.identity,
-                committed=committed,
-            )
-            self._client.run(plan)
-            self._sender.ended()
+    def _identify(self) -> None:
+        """Before anything is sent."""
+        self._sender.identity = self._client.run(init_producer_id(self._client.view, None))
 
-    def _add_partitions(self) -> None:
-        unadded = self._sender.unadded()
-        if unadded:
-            assert self._settings.transactional_id is not None
-            assert self._sender.identity is not None, "open() comes first"
-            plan = add_partitions(
-                self._client.view, self._settings.transactional_id, self._sender.identity, unadded
-            )
-            self._client.run(plan)
-            self._sender.added(unadded)
+    def _prepare(self) -> None:
+        """Before what is queued is looked through."""
 
     def _refresh(self) -> None:
         """Ask who leads now. Where nobody answers either, batches run into their own deadline."""

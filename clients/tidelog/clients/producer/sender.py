@@ -35,8 +35,8 @@ from tidelog.wire.records import PLAIN, TRANSACTIONAL_BIT, Origin, build_batch
 
 PRODUCE_VERSION_OF_NAMES = 12
 """The last version that carries topic names: all that a cluster without topic ids understands."""
-PRODUCE_VERSION_OF_ADDED_PARTITIONS = 11
-"""The last version before a produce itself adds its partition to the transaction."""
+PRODUCE_VERSION_OF_ADDING = 12
+"""The first version in which a produce itself adds its partition to the transaction."""
 REQUESTS_PER_LEADER_MAX = 5
 
 NOT_WAITING = Instant(0)
@@ -109,7 +109,7 @@ class _Lane:
     """Refused for good: the numbers after it must close up before anything else goes out."""
     failed: Failed | None = None
     added: bool = False
-    """To the open transaction."""
+    """To the open transaction; or something was sent that may have added it."""
 
     @property
     def wake(self) -> Instant:
@@ -155,6 +155,12 @@ class Sender:
         self.identity: Identity | None = None
         self.stale: set[str] = set()
         """Topics whose leaders must be asked for again; whoever does so clears it."""
+        self.failure: Failed | None = None
+        """The first batch that was given up since the last transaction ended."""
+        self._dropping = False
+        self._is_sure = True
+        self.adds = False
+        """The brokers add partitions to the open transaction: nobody else needs to."""
 
     @property
     def idle(self) -> bool:
@@ -169,7 +175,7 @@ class Sender:
 
     def unadded(self) -> list[TopicPartition]:
         """Partitions with something to send that the transaction does not know yet."""
-        if self._settings.transactional_id is None:
+        if self._settings.transactional_id is None or self.adds:
             return []
         return [one for one, lane in self._lanes.items() if lane.queue and not lane.added]
 
@@ -185,8 +191,29 @@ class Sender:
     def ended(self) -> None:
         """The transaction is over; the next one adds its partitions again."""
         assert self.idle, "a transaction ends after its last batch"
+        self.failure = None
+        self._dropping = False
         for lane in self._lanes.values():
             lane.added = False
+
+    def drop(self) -> None:
+        """Give up all that is queued, and let go what is in flight: the transaction is aborted."""
+        self._dropping = True
+        for lane in self._lanes.values():
+            while lane.queue:
+                self._fail(lane.queue.popleft(), None, _DROPPED)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether each number that was given to a batch is known to be written."""
+        return self._is_sure
+
+    def renew(self, identity: Identity) -> None:
+        """A new epoch: numbers begin anew, so what became of the old ones matters no more."""
+        assert self.idle, "what is on its way has the old epoch"
+        self.identity = identity
+        self._is_sure = True
+        self._lanes.clear()
 
     def poll(self, now: Instant, view: ClusterView) -> list[Send]:
         """Requests to be sent now, at most one a leader; call again until there are none."""
@@ -249,7 +276,7 @@ class Sender:
         if not lane.queue or now < lane.retry_at:
             return False
         lane.retry_at = NOT_WAITING
-        if self._settings.transactional_id is not None and not lane.added:
+        if self._settings.transactional_id is not None and not (lane.added or self.adds):
             return False
         alone = lane.repeating or not self._settings.idempotent
         return len(lane.in_flight) < (1 if alone else self._settings.in_flight_per_partition)
@@ -272,6 +299,7 @@ class Sender:
         if self._settings.idempotent:
             lane.number(batch)
         lane.in_flight.append(batch)
+        lane.added = lane.added or self.adds
         return batch
 
     def _send(self, view: ClusterView, leader: int, batches: list[Batch]) -> Send:
@@ -296,14 +324,15 @@ class Sender:
             request,
             timeout_ns=settings.request_timeout_ns,
             version_max=self._version_max(topics.values()),
+            version_min=PRODUCE_VERSION_OF_ADDING if self.adds else 0,
             answered=settings.acks is not Acks.NONE,
         )
         ids = {name: topic.topic_id for name, topic in topics.items()}
         return Send(leader, Call(leader, ask), tuple(batches), ids)
 
     def _version_max(self, topics: Iterable[TopicProduceData]) -> int:
-        if self._settings.transactional_id is not None:
-            return PRODUCE_VERSION_OF_ADDED_PARTITIONS
+        if self._settings.transactional_id is not None and not self.adds:
+            return PRODUCE_VERSION_OF_ADDING - 1
         if any(topic.topic_id == ZERO_UUID for topic in topics):
             return PRODUCE_VERSION_OF_NAMES
         return PRODUCE.versions[-1]
@@ -350,6 +379,9 @@ class Sender:
             lane.repeating = False
 
     def _repeat(self, now: Instant, lane: _Lane, batch: Batch) -> None:
+        if self._dropping:
+            self._fail(batch, None, _DROPPED)
+            return
         batch.failures += 1
         lane.put_back(batch)
         self._wait(now, lane, batch.failures)
@@ -373,10 +405,14 @@ class Sender:
 
     def _fail(self, batch: Batch, code: ErrorCode | None, detail: str) -> None:
         self._accumulator.done(batch.size_bytes)
-        self._results.append(Failed(batch.partition, batch.count, code, detail))
+        failed = Failed(batch.partition, batch.count, code, detail)
+        self._results.append(failed)
+        self.failure = self.failure or failed
+        self._is_sure = self._is_sure and batch.sequence == NO_SEQUENCE
 
 
 _LATE = "no broker took it in time"
+_DROPPED = "its transaction was aborted"
 
 
 def _by_partition(
