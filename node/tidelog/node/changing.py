@@ -1,13 +1,15 @@
 """Which settings may change while the cluster runs, and which may not stand together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 from tidelog.kernel.config import Table
+from tidelog.node.log.flush_policy import lacking
 
 _EVERYWHERE: Final = """\
 background.threads compression.gzip.level compression.lz4.level compression.type
-compression.zstd.level config.providers follower.fetch.last.tiered.offset.enable
+compression.zstd.level config.providers flush.bytes flush.policy
+follower.fetch.last.tiered.offset.enable
 follower.replication.throttled.rate group.consumer.assignment.interval.ms
 group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms
 group.streams.assignment.interval.ms leader.replication.throttled.rate log.cleaner.backoff.ms
@@ -49,13 +51,23 @@ PER_BROKER: Final = frozenset(_ONE_BROKER.split())
 """May be changed for one broker at a time, not for all at once."""
 
 DYNAMIC: Final = frozenset(_EVERYWHERE.split()) | PER_BROKER
-"""Broker settings that may change while brokers run: Kafka's choice, names verbatim."""
+"""Broker settings that may change while brokers run: Kafka's choice, names verbatim, and ours."""
 
 
 def is_list(table: Table, name: str) -> bool:
     """Whether elements can be appended to it and taken away."""
     row = table.all_rows().get(name)
     return row is not None and row.kind == "list"
+
+
+def flush_conflict(own: Container[str], value: Callable[[str], Any]) -> str | None:
+    """A policy that somebody gives, and that counts on a limit nobody has set."""
+    if "flush.policy" not in own:
+        return None
+    name = lacking(value("flush.policy"), value("flush.messages"), value("flush.ms"))
+    return (
+        None if name is None else f"flush.policy counts on {name}, which sets no limit; set it too"
+    )
 
 
 def topic_conflict(value: Callable[[str], Any]) -> str | None:

@@ -12,16 +12,18 @@ class FewLines:
     Invariant: what `may_say` refused is told by `left_out` once, after the span's end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lines_max: int = LINES_MAX, span_ms: int = SPAN_MS) -> None:
+        self._lines_max = lines_max
+        self._span_ms = span_ms
         self._ends_ms = 0
         self._said = 0
         self._left_out = 0
 
     def may_say(self, now_ms: int) -> bool:
         if now_ms >= self._ends_ms:
-            self._ends_ms = now_ms + SPAN_MS
+            self._ends_ms = now_ms + self._span_ms
             self._said = 0
-        if self._said == LINES_MAX:
+        if self._said == self._lines_max:
             self._left_out += 1
             return False
         self._said += 1

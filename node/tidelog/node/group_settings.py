@@ -6,6 +6,15 @@ from tidelog.kernel import limits
 from tidelog.kernel.config import Setting, integer
 from tidelog.node.setting_rows import INT_MAX, LONG_MAX, whole
 
+POLICIES: Final = ("disabled", "downgrade", "upgrade", "bidirectional")
+
+
+def _policy(given: str) -> str:
+    if given.lower() not in POLICIES:
+        raise ValueError(given)
+    return given.lower()
+
+
 GROUP_ROWS: Final[tuple[Setting, ...]] = (
     whole(
         "group.consumer.heartbeat.interval.ms",
@@ -35,6 +44,15 @@ GROUP_ROWS: Final[tuple[Setting, ...]] = (
         1,
         INT_MAX,
         "Members of one group of the consumer protocol; one more is turned away.",
+    ),
+    Setting(
+        "group.consumer.migration.policy",
+        _policy,
+        "bidirectional",
+        f"must be {' or '.join(POLICIES)}, in any case",
+        "Whether a group may change its protocol while it has members: upgrade, when the first "
+        "member of the consumer protocol joins; downgrade, when the last one is gone.",
+        "string",
     ),
     whole(
         "group.consumer.min.heartbeat.interval.ms",

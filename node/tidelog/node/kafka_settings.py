@@ -44,7 +44,11 @@ _REASONS: Final = (
     ("group.consumer.", "There is no other choice here."),
     ("group.coordinator.", "One event loop serves each broker."),
     ("offsets.", "Offsets are loaded as they lie, and written as they are."),
-    ("transaction.", "There are no transactions yet."),
+    ("transaction.two.phase.", "Transactions are not prepared by others."),
+    (
+        "transaction.",
+        "Each transaction is aborted when its time is up, and its log is read as it lies.",
+    ),
     ("replica.", "There is one replica of each partition yet."),
     ("num.replica.", "There is one replica of each partition yet."),
     ("leader.", "There is one replica of each partition yet."),
@@ -104,7 +108,6 @@ follower.fetch.last.tiered.offset.enable boolean false
 group.consumer.assignment.interval.ms int 1000 0..
 group.consumer.assignors list uniform,range !
 group.consumer.max.assignment.interval.ms int 15000 0..
-group.consumer.migration.policy string bidirectional ~disabled|downgrade|upgrade|bidirectional
 group.consumer.min.assignment.interval.ms int 0 0..
 group.coordinator.append.linger.ms int -1 -1..
 group.coordinator.background.threads int 2 1..
@@ -317,16 +320,8 @@ ssl.truststore.password password -
 ssl.truststore.type string JKS
 telemetry.max.bytes int 1048576 1..
 transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1..
-transaction.max.timeout.ms int 900000 1..
-transaction.partition.verification.enable boolean true
-transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 1..
 transaction.state.log.load.buffer.size int 5242880 1..
-transaction.state.log.min.isr int 2 1..
-transaction.state.log.num.partitions int 50 1..
-transaction.state.log.replication.factor short 3 1..
-transaction.state.log.segment.bytes int 104857600 1..
 transaction.two.phase.commit.enable boolean false
-transactional.id.expiration.ms int 604800000 1..
 """
 
 

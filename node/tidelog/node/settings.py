@@ -20,8 +20,10 @@ from tidelog.kernel.config import (
     words_of,
 )
 from tidelog.node.group_settings import GROUP_ROWS
+from tidelog.node.log.flush_policy import RULE, parse_policy
 from tidelog.node.setting_rows import INT_MAX, LONG_MAX
 from tidelog.node.setting_rows import whole as _whole
+from tidelog.node.transaction_settings import TRANSACTION_ROWS
 
 CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 NOT_YET: Final = "Known and checked; nothing acts on it yet."
@@ -163,6 +165,18 @@ TOPIC: Final = Table(
             LONG_MAX,
             "A record unsynced for so long makes its log be forced to disk.",
         ),
+        Setting(
+            "flush.policy",
+            parse_policy,
+            "os",
+            RULE,
+            "When records are forced to disk. os: as the kernel likes; messages, interval, bytes, "
+            "joined by + as wanted: after flush.messages records, flush.ms, the broker's "
+            "flush.bytes; commit: before anyone is told that they are there. A killed process "
+            "loses nothing under any of them, a machine without power what was not forced and no "
+            "other replica has. Where it is not given, flush.messages and flush.ms count as in "
+            "Kafka; flush.messages=1 is commit.",
+        ),
         _replicas(
             "follower.replication.throttled.replicas",
             "Followers that are held to their rate while they are not in sync.",
@@ -286,6 +300,7 @@ SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = {
     "file.delete.delay.ms": (Synonym("log.segment.delete.delay.ms"),),
     "flush.messages": (Synonym("log.flush.interval.messages"),),
     "flush.ms": (Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
+    "flush.policy": (Synonym("flush.policy"),),
     "index.interval.bytes": (Synonym("log.index.interval.bytes"),),
     "local.retention.bytes": (Synonym("log.local.retention.bytes"),),
     "local.retention.ms": (Synonym("log.local.retention.ms"),),
@@ -355,6 +370,7 @@ BROKER: Final = Table(
     [
         *(row for name in SYNONYMS for row in _stand_ins(name)),
         *GROUP_ROWS,
+        *TRANSACTION_ROWS,
         _flag(
             "auto.create.topics.enable",
             "true",
@@ -384,6 +400,13 @@ BROKER: Final = Table(
             "Unless it is set, never more than there are brokers.",
         ),
         _flag("delete.topic.enable", "true", "Whether clients may delete topics."),
+        _whole(
+            "flush.bytes",
+            8 * limits.MIB,
+            1,
+            LONG_MAX,
+            "So many bytes unsynced make a log be forced to disk, where flush.policy has bytes.",
+        ),
         _flag(
             "auto.leader.rebalance.enable",
             "true",

@@ -4,18 +4,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from tidelog.kernel.ids import BrokerId, ProducerId, TopicPartition
+from tidelog.kernel.ids import BrokerId, Offset, Partition, ProducerId, TopicPartition
 from tidelog.kernel.instant import Instant, WallMs
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.listed_brokers import ListedBrokers
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.api.topic_blocks import TopicBlocks
 from tidelog.node.broker_settings import BrokerSettings
+from tidelog.node.groups.history import Tell
 from tidelog.node.groups.hosts import Groups, Surroundings
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.replication import Replication
 from tidelog.node.replica.waiting import BROKERS, Waiting
+from tidelog.node.transactions import marking
 from tidelog.wire.errors import ErrorCode
 
 _T = TypeVar("_T")
@@ -39,6 +41,38 @@ class Link(Protocol):
     def allocate_producer_ids(
         self, done: Callable[[tuple[ProducerId, int] | ErrorCode], None]
     ) -> None: ...
+
+
+class Transactions(Protocol):
+    """The way to the transaction coordinator."""
+
+    def forward(
+        self,
+        frame: bytes,
+        client_address: str,
+        deadline: Instant,
+        done: Callable[[Instant, bytes | ErrorCode], None],
+    ) -> Callable[[], None]:
+        """Have it answer a request; `done` gets the answer without its size, or why not. While it
+        is away that is COORDINATOR_NOT_AVAILABLE, soon.
+
+        What this returns is called where nobody waits any more: what was not sent is not sent then.
+        """
+        ...
+
+
+class NoTransactions:
+    """Where nobody coordinates transactions yet."""
+
+    def forward(
+        self,
+        _frame: bytes,
+        _client_address: str,
+        _deadline: Instant,
+        done: Callable[[Instant, bytes | ErrorCode], None],
+    ) -> Callable[[], None]:
+        done(Instant(0), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return lambda: None
 
 
 class Space(NamedTuple):
@@ -116,10 +150,14 @@ class Broker:
     counters: Counters = field(default_factory=Counters)
     topic_blocks: TopicBlocks = field(default_factory=TopicBlocks)
     listed: ListedBrokers = field(default_factory=ListedBrokers)
+    transactions: Transactions = field(default_factory=NoTransactions)
     someone_left: Callable[[], bool] = lambda: False
     """Whether a broker is known to be gone that the image still counts on."""
+    tell_of_groups: Tell = lambda _: None
+    """Takes the lines of the stories of its groups."""
 
     groups: Groups = field(init=False)
+    marks: marking.Marks = field(init=False)
 
     def __post_init__(self) -> None:
         around = Surroundings(
@@ -130,8 +168,30 @@ class Broker:
             settings=self.settings,
             wall_ms=self.wall_ms,
             on_storage_failure=self.on_storage_failure,
+            tell=self.tell_of_groups,
         )
         self.groups = Groups(around)
+        self.marks = marking.Marking(
+            marking.Surroundings(
+                image=self.image,
+                replicas=self.replicas,
+                replication=self.replication,
+                waiting=self.waiting,
+                wall_ms=self.wall_ms,
+                on_storage_failure=self.on_storage_failure,
+                on_marker=self._on_marker,
+            )
+        )
+
+    def _on_marker(
+        self,
+        now: Instant,
+        partition: Partition,
+        producer_id: ProducerId,
+        committed: bool,  # noqa: FBT001 -- as `OnMarker` has it
+        end: Offset,
+    ) -> None:
+        self.groups.marked(now, partition, producer_id, committed=committed, end=end)
 
     def brokers_changed(self, now: Instant, changed: Iterable[BrokerId]) -> None:
         """The image says something new of these brokers."""

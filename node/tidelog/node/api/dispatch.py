@@ -1,6 +1,6 @@
 """From a frame to its handler: the one place where a request's key and version are judged."""
 
-from typing import Any
+from typing import Any, Final
 
 from tidelog.kernel.instant import Instant
 from tidelog.node.api import (
@@ -22,6 +22,11 @@ from tidelog.node.api import (
     k21_delete_records,
     k22_init_producer_id,
     k23_offset_for_leader_epoch,
+    k24_add_partitions_to_txn,
+    k25_add_offsets_to_txn,
+    k26_end_txn,
+    k27_write_txn_markers,
+    k28_txn_offset_commit,
     k29_describe_acls,
     k30_create_acls,
     k31_delete_acls,
@@ -41,6 +46,8 @@ from tidelog.node.api import (
     k60_describe_cluster,
     k61_describe_producers,
     k64_unregister_broker,
+    k65_describe_transactions,
+    k66_list_transactions,
     k68_consumer_group_heartbeat,
     k69_consumer_group_describe,
     k74_list_config_resources,
@@ -59,55 +66,64 @@ from tidelog.wire.messages.k18_api_versions import API as API_VERSIONS
 assert k00_produce.ROUTE.key == 0, "as `begin` takes for granted"
 
 
+_ROUTES: Final = (
+    k00_produce.ROUTE,
+    k01_fetch.ROUTE,
+    k02_list_offsets.ROUTE,
+    k03_metadata.ROUTE,
+    k08_offset_commit.ROUTE,
+    k09_offset_fetch.ROUTE,
+    k10_find_coordinator.ROUTE,
+    k11_join_group.ROUTE,
+    k12_heartbeat.ROUTE,
+    k13_leave_group.ROUTE,
+    k14_sync_group.ROUTE,
+    k15_describe_groups.ROUTE,
+    k16_list_groups.ROUTE,
+    forwarded.CREATE_TOPICS,
+    forwarded.DELETE_TOPICS,
+    k21_delete_records.ROUTE,
+    k22_init_producer_id.ROUTE,
+    k23_offset_for_leader_epoch.ROUTE,
+    k29_describe_acls.ROUTE,
+    k30_create_acls.ROUTE,
+    k31_delete_acls.ROUTE,
+    k32_describe_configs.ROUTE,
+    k33_alter_configs.ROUTE,
+    k34_alter_replica_log_dirs.ROUTE,
+    k35_describe_log_dirs.ROUTE,
+    k37_create_partitions.ROUTE,
+    k42_delete_groups.ROUTE,
+    k43_elect_leaders.ROUTE,
+    k44_incremental_alter_configs.ROUTE,
+    k45_alter_partition_reassignments.ROUTE,
+    k46_list_partition_reassignments.ROUTE,
+    k55_describe_quorum.ROUTE,
+    k57_update_features.ROUTE,
+    k47_offset_delete.ROUTE,
+    k60_describe_cluster.ROUTE,
+    k61_describe_producers.ROUTE,
+    k64_unregister_broker.ROUTE,
+    k68_consumer_group_heartbeat.ROUTE,
+    k69_consumer_group_describe.ROUTE,
+    k74_list_config_resources.ROUTE,
+    k75_describe_topic_partitions.ROUTE,
+)
+_OF_TRANSACTIONS: Final = (
+    k24_add_partitions_to_txn.ROUTE,
+    k25_add_offsets_to_txn.ROUTE,
+    k26_end_txn.ROUTE,
+    k27_write_txn_markers.ROUTE,
+    k28_txn_offset_commit.ROUTE,
+    k65_describe_transactions.ROUTE,
+    k66_list_transactions.ROUTE,
+)
+
+
 def routes() -> Registry:
-    """Every API this broker serves."""
+    """Every API a broker serves."""
     itself: list[Registry] = []
-    registry = Registry(
-        [
-            k00_produce.ROUTE,
-            k01_fetch.ROUTE,
-            k02_list_offsets.ROUTE,
-            k03_metadata.ROUTE,
-            k08_offset_commit.ROUTE,
-            k09_offset_fetch.ROUTE,
-            k10_find_coordinator.ROUTE,
-            k11_join_group.ROUTE,
-            k12_heartbeat.ROUTE,
-            k13_leave_group.ROUTE,
-            k14_sync_group.ROUTE,
-            k15_describe_groups.ROUTE,
-            k16_list_groups.ROUTE,
-            k18_api_versions.route(itself),
-            forwarded.CREATE_TOPICS,
-            forwarded.DELETE_TOPICS,
-            k21_delete_records.ROUTE,
-            k22_init_producer_id.ROUTE,
-            k23_offset_for_leader_epoch.ROUTE,
-            k29_describe_acls.ROUTE,
-            k30_create_acls.ROUTE,
-            k31_delete_acls.ROUTE,
-            k32_describe_configs.ROUTE,
-            k33_alter_configs.ROUTE,
-            k34_alter_replica_log_dirs.ROUTE,
-            k35_describe_log_dirs.ROUTE,
-            k37_create_partitions.ROUTE,
-            k42_delete_groups.ROUTE,
-            k43_elect_leaders.ROUTE,
-            k44_incremental_alter_configs.ROUTE,
-            k45_alter_partition_reassignments.ROUTE,
-            k46_list_partition_reassignments.ROUTE,
-            k55_describe_quorum.ROUTE,
-            k57_update_features.ROUTE,
-            k47_offset_delete.ROUTE,
-            k60_describe_cluster.ROUTE,
-            k61_describe_producers.ROUTE,
-            k64_unregister_broker.ROUTE,
-            k68_consumer_group_heartbeat.ROUTE,
-            k69_consumer_group_describe.ROUTE,
-            k74_list_config_resources.ROUTE,
-            k75_describe_topic_partitions.ROUTE,
-        ]
-    )
+    registry = Registry([*_ROUTES, *_OF_TRANSACTIONS, k18_api_versions.route(itself)])
     itself.append(registry)
     return registry
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
+from tidelog.node.groups.requests import OffsetToCommit
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.errors import ErrorCode
 
@@ -54,6 +56,28 @@ def ask_groups(
         call.answer(answer([]))
     for at, (group, request) in enumerate(asked):
         call.broker.groups.ask(call.now, group, request, partial(done, at))
+
+
+class CommitRow(Protocol):
+    """One partition of a request that commits offsets."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+def offset_to_commit(call: Call, topic: str, asked: CommitRow) -> OffsetToCommit | ErrorCode:
+    """What a group is to remember, or why it is not."""
+    broker, index = call.broker, asked.partition_index
+    metadata = asked.committed_metadata or ""
+    if not partitions.exists(broker, topic, index):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if len(metadata.encode()) > broker.settings["offset.metadata.max.bytes"]:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    topic_id = broker.image.names[topic].id
+    epoch = asked.committed_leader_epoch
+    return OffsetToCommit(topic, topic_id, index, asked.committed_offset, epoch, metadata)
 
 
 def code_of(said: object) -> ErrorCode:

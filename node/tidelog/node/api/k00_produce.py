@@ -1,7 +1,8 @@
-"""Produce (key 0), versions 3-11. v7 zstd, v8 record errors, v9 flexible, v10 leader hints.
+"""Produce (key 0), versions 3-12. v7 zstd, v8 record errors, v9 flexible, v10 leader hints, v11
+TRANSACTION_ABORTABLE, v12 adds its partitions to the transaction.
 
-Not done: transactions (no transactional id can be had yet), versions 12 and 13 (they come with
-transaction protocol 2 and with topic ids in produce). ApiVersions says the floor is 0, as Kafka's
+Not done: version 13 (topic ids in produce).
+ApiVersions says the floor is 0, as Kafka's
 does: librdkafka before 2.12 sends uncompressed batches to a broker that does not.
 """
 
@@ -15,9 +16,11 @@ from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import KIB
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions
+from tidelog.node.api import produce_in_transaction as in_transaction
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
 from tidelog.node.api.leader_hints import hint
+from tidelog.node.api.produce_in_transaction import Claims
 from tidelog.node.api.registry import NO_ANSWER, Route
 from tidelog.node.log.contracts import Appended
 from tidelog.node.log.recompress import recompressed
@@ -59,12 +62,21 @@ class Pending(NamedTuple):
     row: PartitionProduceResponse
     end: Offset
     """The offset behind it."""
+    alone: bool = False
+    """It need be on this replica only."""
+
+    @property
+    def is_done(self) -> bool:
+        replica = self.replica
+        return (replica.vouched if self.alone else replica.high_watermark) >= self.end
 
     def outcome(self) -> ErrorCode | None:
         """None while that is not decided."""
         leader = self.replica.leader
         if leader is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.alone:
+            return ErrorCode.NONE if leader.own >= self.end else None
         if not leader.enough_in_sync():
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE if leader.high_watermark >= self.end else None
@@ -89,25 +101,60 @@ class _Work(NamedTuple):
 _Ready = Mapping[int, _Batch | Rejected]
 
 
+class _Prepared(NamedTuple):
+    """What was found out about batches before they are appended, by their rows in the request."""
+
+    claims: Claims
+    ready: _Ready
+
+
+_NOTHING: Final = _Prepared({}, {})
+
+
 def produce(call: Call, request: ProduceRequest) -> object | None:
     if not -1 <= request.acks <= 1:
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    fault = in_transaction.fault(request, call.version)
+    if fault is not None:
+        return _refuse_all(request, fault)
+    if request.transactional_id is not None and in_transaction.ask_first(
+        call, request, partial(_checked_in, call, request)
+    ):
+        _keep_records(request)
+        return None
     long_work = _long_work(call, request)
     if long_work:
         call.hold()
-        call.broker.aside(partial(_make_ready, long_work), partial(_go_on, call, request))
+        _keep_records(request)
+        _do_aside(call, request, {}, long_work)
         return None
-    return _produce(call, request, {})
+    return _produce(call, request, _NOTHING)
 
 
-def _produce(call: Call, request: ProduceRequest, ready: _Ready) -> object | None:
+def _checked_in(call: Call, request: ProduceRequest, now: Instant, claims: Claims) -> None:
+    """The transaction coordinator has said its word."""
+    call.now = now
+    long_work = _long_work(call, request)
+    if long_work:
+        _do_aside(call, request, claims, long_work)
+    else:
+        _go_on(call, request, claims, now, {})
+
+
+def _do_aside(
+    call: Call, request: ProduceRequest, claims: Claims, long_work: Sequence[_Work]
+) -> None:
+    call.broker.aside(partial(_make_ready, long_work), partial(_go_on, call, request, claims))
+
+
+def _produce(call: Call, request: ProduceRequest, prepared: _Prepared) -> object | None:
     acks = request.acks
     pending: list[Pending] = []
     answers = [
         TopicProduceResponse(
             name=topic.name,
             partition_responses=[
-                _append(call, topic.name, data, acks, pending, ready)
+                _append(call, topic.name, data, acks, pending, prepared)
                 for data in topic.partition_data
             ],
         )
@@ -128,31 +175,33 @@ def finish(
         _close_on_error(answers)
         return NO_ANSWER
     answer = ProduceResponse(responses=answers)
-    if acks == ACKS_ALL:
-        waiting = [item for item in pending if item.replica.high_watermark < item.end]
-        if waiting:
-            deadline = Instant(call.now + ms(max(0, timeout_ms)))
-            _wait(call, answer, waiting, deadline)
-            return None
+    waiting = [item for item in pending if not item.is_done]
+    if waiting:
+        deadline = Instant(call.now + ms(max(0, timeout_ms)))
+        _wait(call, answer, waiting, deadline)
+        return None
     return _with_hints(call, answer)
 
 
 def _long_work(call: Call, request: ProduceRequest) -> list[_Work]:
-    """Batches to be packed anew, or unpacked for a look at their keys: nobody shall wait for it.
-
-    They are copied: the connection's buffer is gone when it is done.
-    """
+    """Batches to be packed anew, or unpacked for a look at their keys: nobody shall wait for it."""
     replicas = call.broker.replicas
     found: list[_Work] = []
     for topic in request.topic_data:
         for data in topic.partition_data:
             replica = replicas.get((topic.name, Partition(data.index)))
             records = data.records
-            if replica is None or records is None or not _takes_long(records, replica.rules):
-                continue
-            data.records = memoryview(bytearray(records))
-            found.append(_Work(data, replica.rules, call.now_ms, call.version))
+            if replica is not None and records is not None and _takes_long(records, replica.rules):
+                found.append(_Work(data, replica.rules, call.now_ms, call.version))
     return found
+
+
+def _keep_records(request: ProduceRequest) -> None:
+    """Copy all there are: the connection's buffer is gone before they are appended."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))
 
 
 def _takes_long(records: memoryview, rules: BatchRules) -> bool:
@@ -177,12 +226,14 @@ def _outcome(work: _Work) -> _Batch | Rejected:
         return refused
 
 
-def _go_on(call: Call, request: ProduceRequest, now: Instant, ready: _Ready) -> None:
+def _go_on(
+    call: Call, request: ProduceRequest, claims: Claims, now: Instant, ready: _Ready
+) -> None:
     """A client that is gone meanwhile has its records appended all the same, as if it had been
     quicker to serve."""
     call.now = now
     try:
-        answer = _produce(call, request, ready)
+        answer = _produce(call, request, _Prepared(claims, ready))
     except CloseConnectionError as error:
         call.client.close(str(error))
         return
@@ -209,18 +260,20 @@ def _append(
     data: PartitionProduceData,
     acks: int,
     pending: list[Pending],
-    ready: _Ready,
+    prepared: _Prepared,
 ) -> PartitionProduceResponse:
     """Append one partition's batch; its row of the answer. What was appended goes to `pending`."""
     try:
-        item = _take(call, topic, data, acks, ready)
+        item = _take(call, topic, data, acks, prepared)
     except Rejected as refused:
         return refusal(data.index, refused)
     pending.append(item)
     return item.row
 
 
-def _take(call: Call, topic: str, data: PartitionProduceData, acks: int, ready: _Ready) -> Pending:
+def _take(
+    call: Call, topic: str, data: PartitionProduceData, acks: int, prepared: _Prepared
+) -> Pending:
     """Append one partition's batch, or refuse it."""
     broker = call.broker
     replica, leader = partitions.led(broker, topic, data.index)
@@ -233,14 +286,19 @@ def _take(call: Call, topic: str, data: PartitionProduceData, acks: int, ready: 
         raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
     if acks == ACKS_ALL and not leader.enough_in_sync():
         raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS)
+    claims, ready = prepared
     batch = ready.get(id(data)) if ready else None
     if batch is None:
         batch = _checked(records, replica.rules, call.now_ms, call.version)
     elif isinstance(batch, Rejected):
         raise batch
     records, header = batch
+    if header.is_transactional:
+        with partitions.storage_errors(broker, replica):
+            in_transaction.admit(call, replica, leader, header, claims.get(id(data)))
     appended = append(broker, call.now, call.now_ms, replica, leader, records, header)
-    return Pending(replica, row_of(data.index, appended), Offset(appended.last_offset + 1))
+    end = Offset(appended.last_offset + 1)
+    return Pending(replica, row_of(data.index, appended), end, alone=acks != ACKS_ALL)
 
 
 def append(  # noqa: PLR0913, PLR0917 -- called for each batch, from two places
@@ -378,8 +436,8 @@ def _with_hints(call: Call, answer: ProduceResponse) -> ProduceResponse:
 
 ROUTE = Route(
     api=API,
-    versions=range(3, 12),
+    versions=range(3, 13),
     handle=produce,
-    note="acks 0, 1 and all; idempotent; no transactions yet",
+    note="acks 0, 1 and all; idempotent; in transactions (versions 1 and 2)",
     advertised_min=0,
 )

@@ -3,11 +3,12 @@ ids, v16 leader hints.
 
 Answers carry ranges of log files: the bytes pass through this process only where they come from the
 disk, to be checked. Followers serve
-consumers too (KIP-392), below their own high watermark. Not done: fetches of followers (replication
-does not use this API), aborted transactions (there are none yet).
+consumers too (KIP-392), below their own high watermark. Who wants only what is committed gets
+nothing above the last stable offset, and is told what was aborted below it. Not done: fetches of
+followers (replication does not use this API).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -20,6 +21,8 @@ from tidelog.node.api.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSes
 from tidelog.node.api.leader_hints import MOVED, hint
 from tidelog.node.api.read_replicas import nearest
 from tidelog.node.api.registry import Route
+from tidelog.node.log.contracts import FileSlice
+from tidelog.node.log.log import Log
 from tidelog.node.replica.replicas import Replica
 from tidelog.node.replica.waiting import Waiter
 from tidelog.node.settings import RACK_AWARE_SELECTOR
@@ -27,6 +30,7 @@ from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k01_fetch import (
     API,
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -35,7 +39,6 @@ from tidelog.wire.messages.k01_fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from tidelog.wire.primitives import Records
 
 _ZSTD_VERSION: Final = 10
 _RACK_VERSION: Final = 11
@@ -45,16 +48,20 @@ _HINTS_VERSION: Final = 16
 _READ_COMMITTED: Final = 1
 _NOTHING: Final = b""
 _WAIT_MS_MAX: Final = 300_000
+_ENOUGH: Final = 2**31
+"""No request can ask for more bytes."""
 
 
 class _Plan:
     """One fetch: what is wanted, and how the answer is to be shaped."""
 
-    __slots__ = ("call", "partial", "request", "session", "wants")
+    __slots__ = ("call", "committed", "partial", "request", "session", "wants")
 
     def __init__(self, call: Call, request: FetchRequest) -> None:
         self.call = call
         self.request = request
+        self.committed = request.isolation_level == _READ_COMMITTED
+        """Only what is decided is wanted, and what was aborted must be told."""
         self.session: FetchSession | None = None
         self.partial = False
         """Only what changed is listed: an incremental fetch of a session."""
@@ -73,7 +80,7 @@ def fetch(call: Call, request: FetchRequest) -> FetchResponse | None:
     rows, size, settled = _look(plan)
     if settled or size >= request.min_bytes or request.max_wait_ms <= 0:
         return _answer(plan, rows)
-    _wait(plan, size)
+    _wait(plan, rows, size)
     return None
 
 
@@ -145,38 +152,59 @@ def _read(plan: _Plan, want: Want, left: int, *, first: bool) -> PartitionData:
     replica = _find(plan.call, want)
     if plan.call.version < _ZSTD_VERSION and replica.rules.codec is Codec.ZSTD:
         raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    log, high_watermark = replica.log, replica.high_watermark
     nearer = _nearer(plan, want, replica)
+    with partitions.storage_errors(plan.call.broker, replica):
+        stable = log.last_stable_offset(high_watermark)
+        diverging = _divergence(replica, want) if nearer is None else None
+    row = PartitionData(
+        partition_index=want.partition,
+        high_watermark=high_watermark,
+        last_stable_offset=stable,
+        log_start_offset=log.start,
+        diverging_epoch=diverging,
+        aborted_transactions=[] if plan.committed else None,
+        records=_NOTHING,
+    )
     if nearer is not None:
-        row = _row(want, replica, _NOTHING, None)
         row.preferred_read_replica = nearer
         return row
-    log, end = replica.log, replica.high_watermark
-    with partitions.storage_errors(plan.call.broker, replica):
-        diverging = _divergence(replica, want)
     if diverging is not None:
-        return _row(want, replica, _NOTHING, diverging)
+        return row
     if not log.start <= want.fetch_offset:
         raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if want.fetch_offset > end:
+    if want.fetch_offset > high_watermark:
         _above(replica, want)
-    records: Records = _NOTHING
     size_max = min(want.size_max, left)
-    if want.fetch_offset < end and (size_max > 0 or first):
-        records = _records(plan, want, replica, size_max, first=first)
-    return _row(want, replica, records, None)
+    limit = stable if plan.committed else high_watermark
+    if want.fetch_offset < limit and (size_max > 0 or first):
+        _add_records(plan, want, replica, row, max(0, size_max), first=first)
+    return row
 
 
-def _records(plan: _Plan, want: Want, replica: Replica, size_max: int, *, first: bool) -> Records:
-    on_failure, end = plan.call.broker.on_storage_failure, replica.high_watermark
+def _add_records(
+    plan: _Plan, want: Want, replica: Replica, row: PartitionData, size_max: int, *, first: bool
+) -> None:
+    on_failure, log, offset = plan.call.broker.on_storage_failure, replica.log, want.fetch_offset
+    limit = row.last_stable_offset if plan.committed else row.high_watermark
     try:
-        found = replica.log.read(want.fetch_offset, max(0, size_max), end, min_one=first)
+        found = log.read(offset, size_max, limit, min_one=first)
+        if found is None:
+            return
+        if plan.committed:
+            row.aborted_transactions = _aborted(log, offset, found, limit)
     except (OSError, CorruptError) as failure:
         on_failure(replica.key, failure)
         raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-    if found is None:
-        return _NOTHING
     found.on_bad = partial(on_failure, replica.key)
-    return found
+    row.records = found
+
+
+def _aborted(log: Log, offset: int, found: FileSlice, limit: int) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in log.aborted(offset, found, limit)
+    ]
 
 
 def _above(replica: Replica, want: Want) -> None:
@@ -234,24 +262,6 @@ def _divergence(replica: Replica, want: Want) -> EpochEndOffset | None:
     return EpochEndOffset(epoch=epoch, end_offset=end)
 
 
-def _row(
-    want: Want,
-    replica: Replica,
-    records: Records,
-    diverging: EpochEndOffset | None,
-) -> PartitionData:
-    high_watermark = replica.high_watermark
-    return PartitionData(
-        partition_index=want.partition,
-        high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
-        log_start_offset=replica.log.start,
-        diverging_epoch=diverging,
-        aborted_transactions=None,
-        records=records,
-    )
-
-
 def _refusal(want: Want, code: ErrorCode) -> PartitionData:
     return PartitionData(
         partition_index=want.partition,
@@ -262,7 +272,7 @@ def _refusal(want: Want, code: ErrorCode) -> PartitionData:
     )
 
 
-def _wait(plan: _Plan, size: int) -> None:
+def _wait(plan: _Plan, rows: Iterable[tuple[Want, PartitionData]], size: int) -> None:
     """Look again when enough bytes have come, or the time is up."""
     call, request = plan.call, plan.request
 
@@ -272,8 +282,40 @@ def _wait(plan: _Plan, size: int) -> None:
             call.answer(_answer(plan, rows))
 
     deadline = Instant(call.now + ms(min(request.max_wait_ms, _WAIT_MS_MAX)))
-    keys = tuple({key for want in plan.wants if (key := _key(call, want)) is not None})
-    call.park(Waiter(keys, deadline, wake, missing=request.min_bytes - size))
+    found = {key: row for row in rows if (key := _key(call, row[0])) is not None}
+    waiter = Waiter(tuple(found), deadline, wake, missing=request.min_bytes - size)
+    if plan.committed:
+        waiter.grown = _Decided(call, found).grown
+    call.park(waiter)
+
+
+class _Decided:
+    """How many bytes there are below the last stable offset. It may stand while the high watermark
+    rises, and then rise over much at once."""
+
+    def __init__(
+        self, call: Call, found: Mapping[TopicPartition, tuple[Want, PartitionData]]
+    ) -> None:
+        self._call = call
+        self._wants = {key: want for key, (want, _) in found.items()}
+        self._counted = {key: len(row.records or b"") for key, (_, row) in found.items()}
+
+    def grown(self, key: TopicPartition) -> int:
+        """How many more these are of a partition, since this was asked last."""
+        try:
+            size = self._size(self._wants[key])
+        except (Rejected, OSError, CorruptError):
+            return _ENOUGH  # who looks then finds out, and tells
+        more, self._counted[key] = size - self._counted[key], size
+        return more
+
+    def _size(self, want: Want) -> int:
+        replica = _find(self._call, want)
+        limit = replica.log.last_stable_offset(replica.high_watermark)
+        if want.fetch_offset >= limit:
+            return 0
+        found = replica.log.read(want.fetch_offset, want.size_max, limit, min_one=True)
+        return 0 if found is None else len(found)
 
 
 def _key(call: Call, want: Want) -> TopicPartition | None:
@@ -287,7 +329,6 @@ def _answer(plan: _Plan, rows: list[tuple[Want, PartitionData]]) -> FetchRespons
     session = plan.session
     counters = plan.call.broker.counters
     counters.fetches += 1
-    committed = plan.request.isolation_level == _READ_COMMITTED
     responses: list[FetchableTopicResponse] = []
     endpoints: dict[int, NodeEndpoint] = {}
     for want, row in rows:
@@ -298,8 +339,6 @@ def _answer(plan: _Plan, rows: list[tuple[Want, PartitionData]]) -> FetchRespons
             if plan.partial and not _news(want, row):
                 continue
             _note_told(session, want, row)
-        if committed and not row.error_code:
-            row.aborted_transactions = []
         _add_hint(plan.call, want, row, endpoints)
         _list(responses, want, row)
     return FetchResponse(
@@ -355,4 +394,6 @@ def _list(responses: list[FetchableTopicResponse], want: Want, row: PartitionDat
     )
 
 
-ROUTE = Route(API, range(4, 18), fetch, "long poll, sendfile, sessions, closest replica")
+ROUTE = Route(
+    API, range(4, 18), fetch, "long poll, sendfile, sessions, closest replica, read_committed"
+)

@@ -1,5 +1,5 @@
-"""ListOffsets (key 2), versions 1-10. v4 leader epochs, v5 an end that is not known yet, v7 the
-largest timestamp, v9 tiered.
+"""ListOffsets (key 2), versions 1-10. v2 what is committed, v4 leader epochs, v5 an end that is not
+known yet, v7 the largest timestamp, v9 tiered.
 """
 
 from collections import Counter
@@ -26,6 +26,7 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+_READ_COMMITTED: Final = 1
 _NOT_AVAILABLE_VERSION: Final = 5
 _FIRST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
@@ -34,12 +35,13 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
     if request.replica_id >= 0:
         return _refuse_all(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     topics: list[ListOffsetsTopicResponse] = []
+    committed = request.isolation_level == _READ_COMMITTED
     for topic in request.topics:
         # A partition that stands twice is an error for that partition, as in Kafka.
         named = Counter(asked.partition_index for asked in topic.partitions)
         twice = {index for index, times in named.items() if times > 1}
         rows = [_refusal(index, ErrorCode.INVALID_REQUEST) for index in sorted(twice)] + [
-            _list_one(call, topic.name, asked)
+            _list_one(call, topic.name, asked, committed=committed)
             for asked in topic.partitions
             if asked.partition_index not in twice
         ]
@@ -47,14 +49,19 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
     return ListOffsetsResponse(topics=topics)
 
 
-def _list_one(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _list_one(
+    call: Call, topic: str, asked: ListOffsetsPartition, *, committed: bool
+) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
     try:
         replica, leader = partitions.led(
             call.broker, topic, index, epoch=asked.current_leader_epoch
         )
         with partitions.storage_errors(call.broker, replica):
-            found = _find(replica.log, leader, call.version, asked.timestamp)
+            log, end = replica.log, leader.high_watermark
+            if committed:
+                end = Offset(log.last_stable_offset(end))
+            found = _find(log, leader, end, call.version, asked.timestamp)
     except Rejected as refused:
         return _refusal(index, refused.code)
     if found is None:
@@ -65,22 +72,24 @@ def _list_one(call: Call, topic: str, asked: ListOffsetsPartition) -> ListOffset
     )
 
 
-def _find(log: Log, leader: Leader, version: int, timestamp: int) -> tuple[int, int, int] | None:
-    """Timestamp, offset and its leader epoch; None where there is no such record."""
+def _find(
+    log: Log, leader: Leader, end: Offset, version: int, timestamp: int
+) -> tuple[int, int, int] | None:
+    """Timestamp, offset and its leader epoch, of what lies below `end`; None where there is no such
+    record."""
     if version < _FIRST_VERSION.get(timestamp, 0):
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
-    end = leader.high_watermark
+    is_certain = leader.high_watermark >= leader.epoch_start
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return (-1, log.start, max(0, log.epochs.epoch_at(log.start)))
     if timestamp == LATEST_TIERED:
         return None
     if timestamp == LATEST:
         found: tuple[int, int, int] | None = (-1, end, leader.epoch)
-        certain = end >= leader.epoch_start
     else:
         found = _by_time(log, timestamp, end)
-        certain = found is not None or end >= leader.epoch_start
-    if not certain:
+        is_certain = is_certain or found is not None
+    if not is_certain:
         # Readable before the election was perhaps more than we know now: an end must not go back.
         raise Rejected(
             ErrorCode.OFFSET_NOT_AVAILABLE

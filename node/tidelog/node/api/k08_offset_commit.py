@@ -1,14 +1,12 @@
-"""OffsetCommit (key 8), versions 2-9. v6 leader epochs, v7 static members, v8 flexible.
+"""OffsetCommit (key 8), versions 2-10. v6 leader epochs, v7 static members, v8 flexible, v10 ids.
 
 A request is one decision: what may be committed of it is committed at once, or nothing is.
-Not done: topic ids (version 10).
 """
 
 from typing import Any, Final
 
-from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
-from tidelog.node.api.group_calls import ask_group, code_of
+from tidelog.node.api.group_calls import ask_group, code_of, offset_to_commit
 from tidelog.node.api.registry import Route
 from tidelog.node.groups.requests import CommitOffsets, OffsetToCommit, Who
 from tidelog.node.runtime.shard_host import Refusal
@@ -17,28 +15,23 @@ from tidelog.wire.messages.k08_offset_commit import (
     API,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 
 _CONSUMER_VERSION: Final = 9
+_IDS_VERSION: Final = 10
 _CLASSIC_CODES: Final = {
     # Before version 9 clients know nothing of consumer groups.
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.UNSUPPORTED_VERSION,
 }
 
 
 def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     offsets: list[OffsetToCommit] = []
-    topics = [
-        OffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=[_row(call, topic.name, one, offsets) for one in topic.partitions],
-        )
-        for topic in request.topics
-    ]
+    topics = [_topic(call, topic, offsets) for topic in request.topics]
 
     def answer(said: Any | Refusal) -> OffsetCommitResponse:  # noqa: ANN401 -- None, or why not
         code = code_of(said)
@@ -50,29 +43,43 @@ def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitRespo
         return OffsetCommitResponse(topics=topics)
 
     who = Who(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
-    ask = CommitOffsets(request.group_id, who, tuple(offsets), request.retention_time_ms)
+    ask = CommitOffsets(
+        group=request.group_id,
+        who=who,
+        offsets=tuple(offsets),
+        kept_ms=request.retention_time_ms,
+        knows_epochs=call.version >= _CONSUMER_VERSION,
+    )
     ask_group(call, request.group_id, ask, answer)
     return None
+
+
+def _topic(
+    call: Call, asked: OffsetCommitRequestTopic, offsets: list[OffsetToCommit]
+) -> OffsetCommitResponseTopic:
+    name = asked.name
+    if call.version >= _IDS_VERSION:
+        known = call.broker.image.topics.get(asked.topic_id)
+        name = "" if known is None else known.name
+    rows = [_row(call, name, one, offsets) for one in asked.partitions]
+    return OffsetCommitResponseTopic(name=name, topic_id=asked.topic_id, partitions=rows)
 
 
 def _row(
     call: Call, topic: str, asked: OffsetCommitRequestPartition, offsets: list[OffsetToCommit]
 ) -> OffsetCommitResponsePartition:
-    index = asked.partition_index
-    broker = call.broker
-    metadata = asked.committed_metadata or ""
-    code = ErrorCode.NONE
-    if not partitions.exists(broker, topic, index):
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    elif len(metadata.encode()) > broker.settings["offset.metadata.max.bytes"]:
-        code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    if not topic and call.version >= _IDS_VERSION:
+        found: OffsetToCommit | ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
     else:
-        topic_id = broker.image.names[topic].id
-        epoch = asked.committed_leader_epoch
-        offsets.append(
-            OffsetToCommit(topic, topic_id, index, asked.committed_offset, epoch, metadata)
+        found = offset_to_commit(call, topic, asked)
+    if isinstance(found, ErrorCode):
+        return OffsetCommitResponsePartition(
+            partition_index=asked.partition_index, error_code=found
         )
-    return OffsetCommitResponsePartition(partition_index=index, error_code=code)
+    offsets.append(found)
+    return OffsetCommitResponsePartition(partition_index=asked.partition_index)
 
 
-ROUTE = Route(API, range(2, 10), offset_commit, "answered once the replicas have it")
+ROUTE = Route(
+    API, range(2, 11), offset_commit, "answered once the replicas have it; topic ids from v10"
+)

@@ -1,12 +1,13 @@
-"""OffsetFetch (key 9), versions 1-9. v2 all topics, v5 leader epochs, v7 stable offsets, v8 groups.
+"""OffsetFetch (key 9), versions 1-10. v2 all topics, v5 leader epochs, v7 stable offsets.
 
-Not done: topic ids (version 10).
+v8 many groups at once. v10 topic ids: what was committed of a topic that had the name before is
+not told of its successor.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
-from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET
+from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET, ZERO_UUID, Uuid
 from tidelog.node.api.call import Call
 from tidelog.node.api.group_calls import ask_group, ask_groups, code_of
 from tidelog.node.api.registry import Route
@@ -30,34 +31,64 @@ from tidelog.wire.messages.k09_offset_fetch import (
 
 _ERROR_AT_TOP_VERSION: Final = 2
 _MANY_GROUPS_VERSION: Final = 8
+_IDS_VERSION: Final = 10
 _AnyTopics = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
 _NONE: Final = CommittedOffset(NO_OFFSET, NO_EPOCH, "", -1)
 _Row = tuple[int, CommittedOffset, ErrorCode]
 
 
+class _Topic(NamedTuple):
+    """One that was asked for."""
+
+    name: str | None
+    """None: nobody knows a topic of this id."""
+    id: Uuid
+    """Zeros where the client names it."""
+    indexes: Sequence[int]
+
+
 def offset_fetch(call: Call, request: OffsetFetchRequest) -> None:
     if call.version >= _MANY_GROUPS_VERSION:
-        groups = request.groups
-        asked = [(one.group_id, _asked(one.group_id, one.topics, request, one)) for one in groups]
+        groups = [(one, _topics(call, one.topics)) for one in request.groups]
+        asked = [
+            (one.group_id, _asked(one.group_id, topics, request, one)) for one, topics in groups
+        ]
         ask_groups(
             call,
             asked,
             lambda said: OffsetFetchResponse(
-                groups=[_group(one, what) for one, what in zip(groups, said, strict=True)]
+                groups=[
+                    _group(call, one.group_id, topics, what)
+                    for (one, topics), what in zip(groups, said, strict=True)
+                ]
             ),
         )
         return
+    topics = _topics(call, request.topics)
     ask_group(
         call,
         request.group_id,
-        _asked(request.group_id, request.topics, request, None),
-        lambda said: _one_group(call, request, said),
+        _asked(request.group_id, topics, request, None),
+        lambda said: _one_group(call, topics, said),
     )
+
+
+def _topics(call: Call, topics: _AnyTopics) -> list[_Topic] | None:
+    if topics is None:
+        return None
+    return [_topic(call, topic) for topic in topics]
+
+
+def _topic(call: Call, topic: OffsetFetchRequestTopic | OffsetFetchRequestTopics) -> _Topic:
+    if call.version < _IDS_VERSION or isinstance(topic, OffsetFetchRequestTopic):
+        return _Topic(topic.name, ZERO_UUID, topic.partition_indexes)
+    known = call.broker.image.topics.get(topic.topic_id)
+    return _Topic(None if known is None else known.name, topic.topic_id, topic.partition_indexes)
 
 
 def _asked(
     group: str,
-    topics: _AnyTopics,
+    topics: list[_Topic] | None,
     request: OffsetFetchRequest,
     member: OffsetFetchRequestGroup | None,
 ) -> FetchOffsets:
@@ -70,42 +101,79 @@ def _asked(
     )
 
 
-def _pairs(topics: _AnyTopics) -> Iterable[tuple[str, int]]:
-    return [(topic.name, index) for topic in topics or () for index in topic.partition_indexes]
+def _pairs(topics: Sequence[_Topic] | None) -> Iterator[tuple[str, int]]:
+    for topic in topics or ():
+        if topic.name is not None:
+            yield from ((topic.name, index) for index in topic.indexes)
 
 
-def _group(asked: OffsetFetchRequestGroup, said: Any | Refusal) -> OffsetFetchResponseGroup:  # noqa: ANN401 -- OffsetsFound, or why not
-    rows = _by_topic(asked.topics, said)
-    return OffsetFetchResponseGroup(
-        group_id=asked.group_id,
-        topics=[
-            OffsetFetchResponseTopics(
-                name=name,
-                partitions=[
-                    OffsetFetchResponsePartitions(
-                        partition_index=index,
-                        committed_offset=value.offset,
-                        committed_leader_epoch=value.leader_epoch,
-                        metadata=value.metadata,
-                        error_code=code,
-                    )
-                    for index, value, code in found
-                ],
+def _group(
+    call: Call,
+    group: str,
+    topics: list[_Topic] | None,
+    said: Any | Refusal,  # noqa: ANN401 -- OffsetsFound, or why not
+) -> OffsetFetchResponseGroup:
+    # Kafka lists no partition where it refuses. librdkafka asks again for those that are listed
+    # (STALE_MEMBER_EPOCH, in the middle of a rebalance), and for others never.
+    rows = _by_topic(topics, said)
+    if call.version >= _IDS_VERSION:
+        answer = _by_id(call, topics, rows)
+    else:
+        answer = [_response(name, ZERO_UUID, found) for name, found in rows.items()]
+    return OffsetFetchResponseGroup(group_id=group, topics=answer, error_code=code_of(said))
+
+
+def _by_id(
+    call: Call, topics: list[_Topic] | None, rows: dict[str, list[_Row]]
+) -> list[OffsetFetchResponseTopics]:
+    """Of all topics that a group has committed, those that are gone have no id and are left out."""
+    names = call.broker.image.names
+    if topics is None:
+        return [_response(name, names[name].id, rows[name]) for name in rows if name in names]
+    known = {topic.name: topic.id for topic in topics if topic.name is not None}
+    unknown = (topic for topic in topics if topic.name is None)
+    return [
+        *(_response(name, known[name], found) for name, found in rows.items()),
+        *(_response("", topic.id, _unknown(topic.indexes)) for topic in unknown),
+    ]
+
+
+def _unknown(indexes: Sequence[int]) -> list[_Row]:
+    return [(index, _NONE, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
+
+
+def _response(name: str, topic_id: Uuid, rows: Sequence[_Row]) -> OffsetFetchResponseTopics:
+    told = [(index, _of_topic(value, topic_id), code) for index, value, code in rows]
+    return OffsetFetchResponseTopics(
+        name=name,
+        topic_id=topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=value.offset,
+                committed_leader_epoch=value.leader_epoch,
+                metadata=value.metadata,
+                error_code=code,
             )
-            for name, found in rows.items()
+            for index, value, code in told
         ],
-        error_code=code_of(said),
     )
+
+
+def _of_topic(value: CommittedOffset, topic_id: Uuid) -> CommittedOffset:
+    """Nothing, where it was committed of another topic of that name."""
+    is_other = ZERO_UUID not in {value.topic_id, topic_id} and value.topic_id != topic_id
+    return _NONE if is_other else value
 
 
 def _one_group(
     call: Call,
-    request: OffsetFetchRequest,
+    topics: list[_Topic] | None,
     said: Any | Refusal,  # noqa: ANN401 -- as above
 ) -> OffsetFetchResponse:
     # Before version 2 the partitions alone can say what went wrong.
     per_row = code_of(said) if call.version < _ERROR_AT_TOP_VERSION else ErrorCode.NONE
-    rows = _by_topic(request.topics, said)
+    rows = _by_topic(topics, said)
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponseTopic(
@@ -127,7 +195,10 @@ def _one_group(
     )
 
 
-def _by_topic(topics: _AnyTopics, said: Any | Refusal) -> dict[str, list[_Row]]:  # noqa: ANN401 -- as above
+def _by_topic(
+    topics: list[_Topic] | None,
+    said: Any | Refusal,  # noqa: ANN401 -- as above
+) -> dict[str, list[_Row]]:
     """What was found, and of a refusal a row for each that was asked for."""
     rows: dict[str, list[_Row]] = {}
     if isinstance(said, Refusal):
@@ -144,4 +215,9 @@ def _by_topic(topics: _AnyTopics, said: Any | Refusal) -> dict[str, list[_Row]]:
     return rows
 
 
-ROUTE = Route(API, range(1, 10), offset_fetch, "only what the replicas have; many groups from v8")
+ROUTE = Route(
+    API,
+    range(1, 11),
+    offset_fetch,
+    "only what the replicas have; many groups from v8, topic ids from v10",
+)

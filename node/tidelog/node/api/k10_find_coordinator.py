@@ -1,15 +1,14 @@
-"""FindCoordinator (key 10), versions 0-6. v1 key type, v3 flexible, v4 many keys at once.
+"""FindCoordinator (key 10), versions 0-6. v1 key type, v3 flexible, v4 many keys at once."""
 
-Not done: transactions, so a transactional id's coordinator is not available.
-"""
-
+from collections.abc import Mapping
 from typing import Final
 
 from tidelog.kernel.ids import NO_LEADER
-from tidelog.node.api import offsets_topic
+from tidelog.node.api import internal_topics
 from tidelog.node.api.call import Call
+from tidelog.node.api.internal_topics import InternalTopic
 from tidelog.node.api.registry import Route
-from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
+from tidelog.node.groups.placement import partition_of
 from tidelog.node.metadata.image import BrokerView, MetadataImage
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k10_find_coordinator import (
@@ -20,15 +19,15 @@ from tidelog.wire.messages.k10_find_coordinator import (
 )
 
 _BATCHED_VERSION: Final = 4
-_GROUP: Final = 0
-_TRANSACTION: Final = 1
+_TOPICS: Final[Mapping[int, InternalTopic]] = {0: internal_topics.OFFSETS, 1: internal_topics.STATE}
+"""By what is looked for."""
 
 
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | None:
-    image = call.broker.image
-    if request.key_type != _GROUP or OFFSETS_TOPIC in image.names:
+    topic = _TOPICS.get(request.key_type)
+    if topic is None or topic.name in call.broker.image.names:
         return _answer(call, request)
-    offsets_topic.create(call, lambda: call.answer(_answer(call, request)))
+    internal_topics.create(call, topic, lambda: call.answer(_answer(call, request)))
     return None
 
 
@@ -66,24 +65,19 @@ def _row(image: MetadataImage, key_type: int, key: str) -> Coordinator:
 
 
 def _coordinator(image: MetadataImage, key_type: int, key: str) -> BrokerView:
-    if key_type == _TRANSACTION:
-        raise Rejected(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            "this cluster has no transaction coordinator yet",
-        )
-    if key_type != _GROUP:
+    internal = _TOPICS.get(key_type)
+    if internal is None:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"key type {key_type} is unknown")
-    topic = image.names.get(OFFSETS_TOPIC)
+    topic = image.names.get(internal.name)
     if topic is None:
-        raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is being made")
+        raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{internal.name} is being made")
     leader = topic.partitions[partition_of(key, len(topic.partitions))].leader
     if leader == NO_LEADER or not image.is_alive(leader):
         raise Rejected(
-            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads the group's {OFFSETS_TOPIC} now"
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"nobody leads the {internal.whose}'s {internal.name} now",
         )
     return image.brokers[leader]
 
 
-ROUTE = Route(
-    API, range(7), find_coordinator, "groups; COORDINATOR_NOT_AVAILABLE for transactional ids"
-)
+ROUTE = Route(API, range(7), find_coordinator, "groups and transactional ids")

@@ -28,4 +28,4 @@ def _code(said: object) -> ErrorCode:
     return code_of(said)
 
 
-ROUTE = Route(API, range(5), heartbeat, "of members of classic groups")
+ROUTE = Route(API, range(5), heartbeat, "of members of the classic protocol")

@@ -45,6 +45,7 @@ def api_versions(registry: Registry, call: Call, request: ApiVersionsRequest) ->
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in image.features.items()
+            if level > 0  # as Kafka: what is at 0 is not there
         ],
     )
 

@@ -1,11 +1,10 @@
 """InitProducerId (key 22), versions 0-5. v2 flexible, v3 the producer's current id and epoch.
 
-Not done: transactional ids; they are answered COORDINATOR_NOT_AVAILABLE.
+An idempotent producer gets the next id of a block; of a transactional id the coordinator decides.
 """
 
-from typing import Final
-
 from tidelog.kernel.ids import ProducerId
+from tidelog.node.api import transaction_calls
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
 from tidelog.wire.errors import ErrorCode
@@ -15,15 +14,10 @@ from tidelog.wire.messages.k22_init_producer_id import (
     InitProducerIdResponse,
 )
 
-_EPOCH_MAX: Final = 32_766
-
 
 def init_producer_id(call: Call, request: InitProducerIdRequest) -> object | None:
     if request.transactional_id is not None:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if request.transactional_id == "":
-            code = ErrorCode.INVALID_REQUEST
-        return _refusal(code)
+        return transaction_calls.forward(call, request.transactional_id, _refusal)
 
     def taken(producer_id: ProducerId | ErrorCode) -> None:
         if call.abandoned:
@@ -41,4 +35,4 @@ def _refusal(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
-ROUTE = Route(API, range(6), init_producer_id, "idempotent producers; no transactional ids yet")
+ROUTE = Route(API, range(6), init_producer_id, "idempotent producers, transactional ids")

@@ -58,11 +58,14 @@ def _producers(call: Call, topic: str, index: int) -> list[ProducerState]:
 
 def _state(producer_id: int, producer: Producer) -> ProducerState:
     last = producer.batches[-1] if producer.batches else None
+    ended = producer.marker is not None and (
+        last is None or last.last_offset < producer.marker.offset
+    )
     return ProducerState(
         producer_id=producer_id,
         producer_epoch=producer.epoch,
         last_sequence=-1 if last is None else last.last_sequence,
-        last_timestamp=producer.seen_ms if last is None else last.timestamp,
+        last_timestamp=producer.seen_ms if last is None or ended else last.timestamp,
         coordinator_epoch=producer.coordinator_epoch,
         current_txn_start_offset=producer.txn_start,
     )

@@ -68,4 +68,6 @@ def _assignment(assigned: Holdings) -> Assignment:
     )
 
 
-ROUTE = Route(API, range(2), consumer_group_heartbeat, "the consumer protocol")
+ROUTE = Route(
+    API, range(2), consumer_group_heartbeat, "the consumer protocol; classic groups go over to it"
+)

@@ -27,7 +27,9 @@ from tidelog.node.api.k00_produce import (
     refusal,
     row_of,
 )
+from tidelog.node.api.produce_in_transaction import may_append
 from tidelog.node.api.registry import settle
+from tidelog.node.log.log import Log
 from tidelog.node.log.validation import validate_produced
 from tidelog.node.net.client import Client
 from tidelog.wire.errors import Rejected
@@ -52,6 +54,8 @@ _NUMBERS: Final = Struct(">qqq")
 """What is new in an answer: the base offset, the time of the append, where the log starts."""
 _TAGS: Final = b"\0\0\0"
 """Behind the batch in flexible versions: of the partition, the topic and the request, all empty."""
+_NO_NAME: Final = 255
+"""The low byte of the length -1."""
 _REST_MIN: Final = 64
 """Behind the known bytes there are a length, and the 61 bytes of a batch's header."""
 _KNOWN_BYTES_MAX: Final = 512
@@ -68,6 +72,8 @@ class _Shape(NamedTuple):
     acks: int
     timeout_ms: int
     key: TopicPartition
+    is_of_transaction: bool
+    """It names a transactional id."""
     size: int
     """Of the answer."""
     head: bytes
@@ -129,6 +135,8 @@ class ProduceAgain:
         leader, rules = replica.leader, replica.rules
         if leader is None or rules.codec is not None or rules.keys_needed:
             return False
+        if records[22] & 16 and not self._is_known(shape, replica.log, records):
+            return False
         acks = shape.acks
         if acks == ACKS_ALL and not leader.enough_in_sync():
             return False
@@ -142,9 +150,10 @@ class ProduceAgain:
             self._finish(client, shape, correlation_id, now, row, ())
             return True
         first, last, stamp, start, _ = appended
-        if acks == ACKS_ALL and leader.high_watermark <= last:
+        alone = acks != ACKS_ALL
+        if acks != ACKS_NONE and (leader.own if alone else leader.high_watermark) <= last:
             row = row_of(shape.key[1], appended)
-            pending = Pending(replica, row, Offset(last + 1))
+            pending = Pending(replica, row, Offset(last + 1), alone)
             self._finish(client, shape, correlation_id, now, row, (pending,))
         elif acks != ACKS_NONE:
             answer = shape.pack(
@@ -152,6 +161,12 @@ class ProduceAgain:
             )
             client.session.answer(answer)
         return True
+
+    def _is_known(self, shape: _Shape, log: Log, records: memoryview) -> bool:
+        """Whether nobody has to be asked about a transactional batch."""
+        return shape.is_of_transaction and may_append(
+            self._broker, log, records, shape.header.version
+        )
 
     def _finish(
         self,
@@ -189,14 +204,22 @@ class ProduceAgain:
 def _end_of_known(frame: memoryview, version: int, name_size: int) -> int:
     """Where the length of the batch stands, if all before it is as in an ordinary request.
 
-    It hangs on one byte alone, the low one of the topic's length; behind the frame where that has
-    none. Of a request that is not ordinary the place is wrong, and the bytes before it not known.
+    It hangs on two bytes alone, the low ones of the lengths of transactional id and topic; behind
+    the frame where that has none. Of a request that is not ordinary the place is wrong, and the
+    bytes before it not known.
     """
-    at = 10 + name_size if name_size > 0 else 10
-    at += 9 if version >= _FLEXIBLE_FROM else 13
-    if at >= len(frame):
-        return len(frame)
-    return at + frame[at] + (5 if version >= _FLEXIBLE_FROM else 9)
+    at = 11 + name_size if name_size > 0 else 11
+    size = len(frame)
+    if at >= size:
+        return size
+    named = frame[at]
+    if version >= _FLEXIBLE_FROM:
+        at += 7 + named if named else 8  # one more than its length, 0 for none
+        after = 5
+    else:
+        at += 12 if named == _NO_NAME else 12 + named
+        after = 9
+    return at + frame[at] + after if at < size else size
 
 
 def _key_of(header: RequestHeader, request: ProduceRequest) -> TopicPartition | None:
@@ -240,6 +263,7 @@ def _shape(header: RequestHeader, request: ProduceRequest, key: TopicPartition) 
         acks=request.acks,
         timeout_ms=request.timeout_ms,
         key=key,
+        is_of_transaction=request.transactional_id is not None,
         size=layout.size - 4,
         head=head,
         pack=layout.pack,

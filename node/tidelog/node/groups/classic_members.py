@@ -1,12 +1,15 @@
 """The members of a classic group, and which protocol they can agree on."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from tidelog.kernel.ids import RequestId
 from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.limits import GROUP_BYTES_MAX
+from tidelog.node.groups.embedded import topics_in
+from tidelog.node.groups.history import Named
 from tidelog.node.groups.records import GroupMember
 from tidelog.node.groups.requests import DescribedMember, JoinedMember, JoinGroup, Who
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -56,6 +59,10 @@ class Member(Struct, eq=False):
     @property
     def size_bytes(self) -> int:
         return len(self.assignment) + sum(len(metadata) for _, metadata in self.protocols)
+
+    @property
+    def named(self) -> Named:
+        return Named(self.id, self.client_id, self.client_host)
 
     def subscription(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
@@ -158,6 +165,19 @@ class Members:
             raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
+    def check_fits(self, request: JoinGroup, protocol_type: str) -> None:
+        """Rejected where nobody could lead its protocols and ours, or all say too much."""
+        names = {name for name, _ in request.protocols}
+        fits = bool(request.protocol_type and names)
+        if self._by_id:
+            same = request.protocol_type == protocol_type
+            fits = fits and same and bool(names & self.common_protocols())
+        if not fits:
+            raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        size = sum(len(metadata) for _, metadata in request.protocols)
+        if size + self.size_bytes() > GROUP_BYTES_MAX:
+            raise Rejected(ErrorCode.GROUP_MAX_SIZE_REACHED, "its members say too much")
+
     def common_protocols(self) -> set[str]:
         """What every member knows."""
         known = [{name for name, _ in member.protocols} for member in self._by_id.values()]
@@ -171,6 +191,12 @@ class Members:
         liked = [[name for name, _ in one.protocols if name in common] for one in self]
         votes = Counter(names[0] for names in liked)
         return max(liked[0], key=lambda name: (votes[name], -liked[0].index(name)))
+
+    def kept(
+        self, protocol: str | None, assignments: Mapping[str, bytes]
+    ) -> tuple[GroupMember, ...]:
+        """As the log keeps them."""
+        return tuple(one.kept(protocol, assignments.get(one.id, b"")) for one in self)
 
     def joined(self, protocol: str) -> tuple[JoinedMember, ...]:
         """As the leader is told of them."""
@@ -186,28 +212,38 @@ class Members:
         return sum(one.size_bytes for one in self)
 
 
+class Promised:
+    """Ids given away whose members have not joined yet, and until when they may."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, Instant] = {}
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._until
+
+    def give(self, member_id: str, until: Instant) -> None:
+        self._until[member_id] = until
+
+    def take(self, member_id: str) -> bool:
+        """Whether it was given away; it no longer is."""
+        return self._until.pop(member_id, None) is not None
+
+    def expire(self, now: Instant) -> None:
+        self._until = {name: until for name, until in self._until.items() if until > now}
+
+    def deadlines(self) -> Iterable[Instant]:
+        return self._until.values()
+
+
 def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     """The topics that members of protocol type `consumer` read; None where it cannot be read."""
     topics: set[str] = set()
     for subscription in subscriptions:
-        found = _topics(subscription)
+        found = topics_in(subscription)
         if found is None:
             return None
         topics |= found
     return frozenset(topics)
-
-
-def _topics(subscription: bytes) -> set[str] | None:
-    """Kafka's embedded protocol: a version, then the topics; what follows is for the leader."""
-    found: set[str] = set()
-    try:
-        position = 6
-        for _ in range(int.from_bytes(subscription[2:6], "big")):
-            stop = position + 2 + int.from_bytes(subscription[position : position + 2], "big")
-            if stop > len(subscription):
-                return None
-            found.add(subscription[position + 2 : stop].decode())
-            position = stop
-    except UnicodeDecodeError:
-        return None
-    return found if position <= len(subscription) else None

@@ -1,7 +1,7 @@
-"""The states of a classic group, and why it goes from one to another."""
+"""The states of a classic group, and which may follow on which."""
 
 from collections.abc import Mapping
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Final
 
 
@@ -20,19 +20,3 @@ TRANSITIONS: Final[Mapping[Phase, frozenset[Phase]]] = {
     Phase.COMPLETING: frozenset({Phase.STABLE, Phase.PREPARING}),
     Phase.STABLE: frozenset({Phase.PREPARING}),
 }
-
-
-class Trigger(StrEnum):
-    """Why a rebalance began."""
-
-    JOIN = "join"
-    LEAVE = "leave"
-    SESSION_TIMEOUT = "session time-out"
-    REBALANCE_TIMEOUT = "rebalance time-out"
-    SUBSCRIPTION = "subscription change"
-    LEADER = "leader asks"
-    """It alone sees that topics grew, or that a new one fits: it joins again to assign anew."""
-    STATIC = "static member replaced"
-    DISCONNECT = "connection ended"
-    REJOIN = "joins again"
-    MOVED = "coordinator moved"

@@ -1,11 +1,14 @@
 """What a member of the consumer protocol may not say, and which code tells it so."""
 
+from collections.abc import Sequence
+
 from tidelog.node.groups.assignors import ASSIGNORS
 from tidelog.node.groups.consumer_log import LoggedGroup
 from tidelog.node.groups.consumer_member import LEFT_FOR_NOW, Member, is_part_of
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat
 from tidelog.node.groups.pattern_syntax import PatternError
 from tidelog.node.groups.patterns import Pattern
+from tidelog.node.groups.requests import OffsetToCommit
 from tidelog.wire.errors import ErrorCode, Rejected
 
 
@@ -66,24 +69,33 @@ def check_epoch(member: Member, request: ConsumerHeartbeat) -> None:
         )
 
 
-def member_named(log: LoggedGroup, request: ConsumerHeartbeat) -> Member:
-    """The member that this comes from, which is in the group."""
-    if request.instance_id is None:
-        member = log.members.get(request.member_id)
+def check_late_commit(member: Member, epoch: int, offsets: Sequence[OffsetToCommit]) -> None:
+    """A member may commit what it has had since that epoch or longer: the answer that moved it to
+    the next one may be on its way. Nobody else had it meanwhile."""
+    is_modern = member.classic is None
+    code = ErrorCode.STALE_MEMBER_EPOCH if is_modern else ErrorCode.ILLEGAL_GENERATION
+    if epoch > member.epoch:
+        raise Rejected(code, f"the member's epoch is {member.epoch}, not {epoch}")
+    for one in offsets:
+        since = member.since(one.topic_id, one.partition)
+        if since is None or epoch < since:
+            has = "is not the member's" if since is None else f"is the member's since epoch {since}"
+            raise Rejected(code, f"{one.topic}-{one.partition} {has}, not {epoch}")
+
+
+def member_named(log: LoggedGroup, member_id: str, instance_id: str | None) -> Member:
+    """The member that a request comes from, which is in the group."""
+    if instance_id is None:
+        member = log.members.get(member_id)
         if member is None:
-            raise Rejected(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is not in {log.group}"
-            )
+            raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in {log.group}")
         return member
-    member = member_of_instance(log, request.instance_id)
+    member = member_of_instance(log, instance_id)
     if member is None:
+        raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"instance {instance_id} is not in {log.group}")
+    if member.member_id != member_id:
         raise Rejected(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"instance {request.instance_id} is not in {log.group}"
-        )
-    if member.member_id != request.member_id:
-        raise Rejected(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"instance {request.instance_id} is {member.member_id} now",
+            ErrorCode.FENCED_INSTANCE_ID, f"instance {instance_id} is {member.member_id} now"
         )
     return member
 
@@ -94,8 +106,13 @@ def member_of_instance(log: LoggedGroup, instance_id: str) -> Member | None:
 
 
 def check_released(member: Member, request: ConsumerHeartbeat) -> None:
-    """A new member takes the place of an instance only once that has left for now."""
-    if member.member_id != request.member_id and member.epoch != LEFT_FOR_NOW:
+    """A new member takes the place of an instance only once that has left for now; one of the
+    classic protocol does not say so when it stops."""
+    if (
+        member.member_id != request.member_id
+        and member.epoch != LEFT_FOR_NOW
+        and member.classic is None
+    ):
         raise Rejected(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"instance {request.instance_id} is in use by {member.member_id}",

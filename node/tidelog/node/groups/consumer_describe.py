@@ -15,6 +15,7 @@ from tidelog.wire.messages.k69_consumer_group_describe import (
 )
 from tidelog.wire.messages.k69_consumer_group_describe import Member as DescribedMember
 
+_SPEAKS_CLASSIC: Final = 0
 _SPEAKS_CONSUMER: Final = 1
 
 
@@ -43,7 +44,7 @@ def _member(group: LoggedGroup, member: Member, topics: Topics) -> DescribedMemb
             {topic: partitions.keys() for topic, partitions in member.assigned.items()}, topics
         ),
         target_assignment=_assignment(group.target.get(member.member_id, NOTHING), topics),
-        member_type=_SPEAKS_CONSUMER,
+        member_type=_SPEAKS_CONSUMER if member.classic is None else _SPEAKS_CLASSIC,
     )
 
 

@@ -1,17 +1,18 @@
 """The groups of the consumer protocol among those of one coordinator."""
 
-from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import MutableMapping
 
 from tidelog.kernel.ids import RequestId
 from tidelog.kernel.instant import Instant
+from tidelog.node.groups.classic import ClassicGroup
 from tidelog.node.groups.consumer import ConsumerGroup
 from tidelog.node.groups.consumer_checks import check_request
 from tidelog.node.groups.consumer_describe import described
+from tidelog.node.groups.consumer_mixed import MixedGroup
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat, DescribeConsumerGroup
-from tidelog.node.groups.group import Draft, Group
+from tidelog.node.groups.conversion import as_consumer, check_upgrade
+from tidelog.node.groups.group import Around, Draft, Group
 from tidelog.node.groups.records_consumer import ConsumerGroupMetadataKey, ConsumerRecord
-from tidelog.node.groups.topics import Topics
 from tidelog.wire.errors import ErrorCode, Rejected
 
 
@@ -22,18 +23,10 @@ class ConsumerGroups:
     replayed: until then it waits in `_newborn`.
     """
 
-    def __init__(
-        self,
-        groups: MutableMapping[str, Group],
-        settings: Mapping[str, Any],
-        topics: Topics,
-        wall_ms: Callable[[Instant], int],
-    ) -> None:
+    def __init__(self, groups: MutableMapping[str, Group], around: Around) -> None:
         self._groups = groups
-        self._settings = settings
-        self._topics = topics
-        self._wall_ms = wall_ms
-        self._newborn: dict[str, ConsumerGroup] = {}
+        self._around = around
+        self._newborn: dict[str, MixedGroup] = {}
 
     def heartbeat(
         self, now: Instant, asked: RequestId, request: ConsumerHeartbeat, draft: Draft
@@ -48,22 +41,27 @@ class ConsumerGroups:
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 f"there is no group {request.group} of the consumer protocol",
             )
-        if group is not None:
-            self._convert(group, draft)
         made = self._make(request.group)
+        if group is not None:
+            self._convert(now, group, made, draft)
         made.heartbeat(now, asked, request, draft)
+        if isinstance(group, ClassicGroup):
+            group.turn_away(draft)
         self._newborn[request.group] = made
 
-    def _convert(self, group: Group, draft: Draft) -> None:
-        """An empty group of the classic protocol gives its name, and its offsets, to this one."""
+    def _convert(self, now: Instant, group: Group, made: ConsumerGroup, draft: Draft) -> None:
+        """A group of the classic protocol gives this one its name, its offsets and its members."""
+        assert isinstance(group, ClassicGroup), group.kind
         if not group.is_empty:
-            raise Rejected(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-                "the group has members of the classic protocol: stop them, or set "
-                "group.protocol=classic",
-            )
-        for record in group.forgotten():
+            check_upgrade(group, self._around)
+        for taken_back in group.forgotten():
+            draft.record(taken_back)
+        if group.is_empty and not group.generation:
+            return
+        for record in as_consumer(group, self._around.topics, self._around.wall_ms(now)):
+            made.replay(record)  # and again with the decision: that changes nothing more
             draft.record(record)
+        made.loaded(now)
 
     def describe(
         self, _now: Instant, asked: RequestId, request: DescribeConsumerGroup, draft: Draft
@@ -74,7 +72,7 @@ class ConsumerGroups:
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 f"there is no group {request.group} of the consumer protocol",
             )
-        draft.reply(asked, described(group.log, self._topics))
+        draft.reply(asked, described(group.log, self._around.topics))
 
     def replay(self, record: ConsumerRecord) -> None:
         """What takes something back brings no group into being: of a log that was compacted, the
@@ -90,9 +88,9 @@ class ConsumerGroups:
         if record.value is None and isinstance(record.key, ConsumerGroupMetadataKey):
             del self._groups[name]
 
-    def newborn(self, name: str) -> ConsumerGroup | None:
+    def newborn(self, name: str) -> MixedGroup | None:
         """A group that is decided on, and whose records are not replayed yet."""
         return self._newborn.get(name)
 
-    def _make(self, name: str) -> ConsumerGroup:
-        return ConsumerGroup(name, self._settings, self._topics, self._wall_ms)
+    def _make(self, name: str) -> MixedGroup:
+        return MixedGroup(name, self._around)

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from tidelog.kernel.ids import Uuid
 from tidelog.node.groups.assignors import DEFAULT_ASSIGNOR, Assignment
-from tidelog.node.groups.consumer_member import LEFT, Holdings, Member
+from tidelog.node.groups.consumer_member import LEFT, ClassicSide, Holdings, Member
 from tidelog.node.groups.records_consumer import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -32,6 +34,7 @@ from tidelog.node.groups.records_consumer import (
 )
 
 NOTHING: Final[Assignment] = {}
+STABLE: Final = "Stable"
 
 
 class LoggedGroup:
@@ -70,7 +73,7 @@ class LoggedGroup:
             member.state is MemberState.STABLE and member.epoch == self.assignment_epoch
             for member in self.members.values()
         )
-        return "Stable" if settled else "Reconciling"
+        return STABLE if settled else "Reconciling"
 
     def is_free(self, topic: Uuid, partition: int) -> bool:
         return (topic, partition) not in self.holders
@@ -85,6 +88,14 @@ class LoggedGroup:
     def assignor(self) -> str:
         """The one that most members ask for."""
         return preferred_assignor(self.members.values())
+
+    def classic_protocols(self) -> frozenset[str] | None:
+        """What every member of the classic protocol offers; None where there is none."""
+        sides = [one.classic for one in self.members.values() if one.classic is not None]
+        if not sides:
+            return None
+        offered = [frozenset(name for name, _ in side.protocols) for side in sides]
+        return frozenset.intersection(*offered)
 
     def topics(self) -> frozenset[str]:
         """The names that anybody in it subscribes to."""
@@ -143,6 +154,7 @@ class LoggedGroup:
             regex=value.subscribed_topic_regex or None,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             assignor=value.server_assignor,
+            classic=_classic_side(value.classic_member_metadata),
         )
         if value.instance_id is not None:
             self.instances[value.instance_id] = name
@@ -199,6 +211,24 @@ class LoggedGroup:
             self.matched[text] = frozenset(value.topics)
 
 
+def _classic_side(said: ClassicMemberMetadata | None) -> ClassicSide | None:
+    if said is None:
+        return None
+    protocols = tuple((one.name, bytes(one.metadata)) for one in said.supported_protocols)
+    return ClassicSide(said.session_timeout_ms, protocols)
+
+
+def _said_of(side: ClassicSide | None) -> ClassicMemberMetadata | None:
+    if side is None:
+        return None
+    return ClassicMemberMetadata(
+        session_timeout_ms=side.session_timeout_ms,
+        supported_protocols=[
+            ClassicProtocol(name=name, metadata=metadata) for name, metadata in side.protocols
+        ],
+    )
+
+
 def preferred_assignor(members: Iterable[Member]) -> str:
     asked = [one.assignor for one in members if one.assignor is not None]
     return max(sorted(set(asked)), key=asked.count, default=DEFAULT_ASSIGNOR)
@@ -230,6 +260,7 @@ def member_record(group: str, member: Member) -> ConsumerRecord:
             subscribed_topic_regex=member.regex,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             server_assignor=member.assignor,
+            classic_member_metadata=_said_of(member.classic),
         ),
     )
 
@@ -313,12 +344,13 @@ def expression_tombstone(group: str, text: str) -> ConsumerRecord:
 
 
 def group_tombstones(group: LoggedGroup) -> list[ConsumerRecord]:
-    """An empty group is no more."""
-    assert group.is_empty, group.group
+    """A group is no more, nor who is in it."""
+    name = group.group
     return [
-        *(expression_tombstone(group.group, text) for text in sorted(group.matched)),
-        ConsumerRecord(ConsumerGroupTargetAssignmentMetadataKey(group=group.group), None),
-        ConsumerRecord(ConsumerGroupMetadataKey(group=group.group), None),
+        *(record for member in group.members for record in member_tombstones(name, member)),
+        *(expression_tombstone(name, text) for text in sorted(group.matched)),
+        ConsumerRecord(ConsumerGroupTargetAssignmentMetadataKey(group=name), None),
+        ConsumerRecord(ConsumerGroupMetadataKey(group=name), None),
     ]
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tidelog.kernel.ids import Uuid
 from tidelog.node.groups.assignors import Assignment
+from tidelog.node.groups.history import Named
 from tidelog.node.groups.records_consumer import MemberState
 
 LEFT = -1
@@ -20,6 +21,23 @@ LEFT_FOR_NOW = -2
 
 Holdings = Mapping[Uuid, Mapping[int, int]]
 """Partitions by topic, each with the epoch at which the member got it; no topic is empty."""
+
+
+class ClassicSide(Struct, frozen=True):
+    """What a member of the classic protocol says, that one of the consumer protocol does not."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Names, and its subscription under each, in the order of its liking; never empty."""
+
+    @property
+    def protocol(self) -> str:
+        """The one that it is told is chosen: nobody else assigns by it."""
+        return self.protocols[0][0]
+
+    @property
+    def subscription(self) -> bytes:
+        return self.protocols[0][1]
 
 
 class Member(Struct, frozen=True):
@@ -45,6 +63,17 @@ class Member(Struct, frozen=True):
     state: MemberState = MemberState.STABLE
     assigned: Holdings = {}
     revoking: Holdings = {}
+    classic: ClassicSide | None = None
+    """Of a member that speaks the classic protocol in a group that has others, too."""
+
+    @property
+    def named(self) -> Named:
+        return Named(self.member_id, self.client_id, self.client_host)
+
+    def since(self, topic: Uuid, partition: int) -> int | None:
+        """The epoch at which it got the partition; None where it does not hold it."""
+        assigned = self.assigned.get(topic, {}).get(partition)
+        return self.revoking.get(topic, {}).get(partition) if assigned is None else assigned
 
     def held(self) -> set[tuple[Uuid, int]]:
         """What nobody else may get: what it has, and what it has not given up."""

@@ -125,12 +125,15 @@ class Step:
         names = frozenset(member.topics)
         return names if member.regex is None else names | self.matched[member.regex]
 
+    def topics(self) -> frozenset[str]:
+        """The names that anybody in it wants."""
+        return frozenset[str]().union(*map(self._names, self.members.values()))
+
     def _hash_of_topics(self) -> int:
         """Of what there is of the topics that the group wants; 0 where there is nothing."""
-        wanted = frozenset[str]().union(*map(self._names, self.members.values()))
         digest = hashlib.blake2b(digest_size=8)
         found = False
-        for name in sorted(wanted):
+        for name in sorted(self.topics()):
             facts = self._topics.of_name(name)
             if facts is not None:
                 found = True

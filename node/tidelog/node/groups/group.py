@@ -1,7 +1,8 @@
 """What the coordinator wants of a group, whichever protocol its members speak."""
 
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
@@ -9,7 +10,19 @@ from tidelog.kernel.ids import RequestId
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.shard import Decision
 from tidelog.node.groups.codec import StoredRecord
-from tidelog.node.groups.requests import Who
+from tidelog.node.groups.history import Tell
+from tidelog.node.groups.requests import OffsetToCommit, Who
+from tidelog.node.groups.topics import Topics
+
+
+class Around(NamedTuple):
+    """What every group of a coordinator uses of it."""
+
+    settings: Mapping[str, Any]
+    """Of the broker, live."""
+    topics: Topics
+    wall_ms: Callable[[Instant], int]
+    tell: Tell
 
 
 class Draft(Struct):
@@ -17,6 +30,9 @@ class Draft(Struct):
 
     records: list[StoredRecord] = field(default_factory=list)
     replies: list[tuple[RequestId, Any]] = field(default_factory=list)
+    becomes: dict[str, "Group"] = field(default_factory=dict)
+    """Groups that are of the other kind with this decision: they stand in their places before its
+    records are replayed."""
 
     def record(self, record: StoredRecord) -> None:
         self.records.append(record)
@@ -63,8 +79,19 @@ class Group(Protocol):
         """The topics its members read; None where that cannot be known."""
         ...
 
-    def check_commit(self, now: Instant, who: Who) -> None:
-        """Rejected where this member may not commit now. A commit shows that it is alive."""
+    def check_commit(
+        self,
+        now: Instant,
+        who: Who,
+        offsets: Sequence[OffsetToCommit],
+        *,
+        in_transaction: bool = False,
+    ) -> None:
+        """Rejected where this member may not commit these now. A commit shows that it is alive."""
+        ...
+
+    def check_old_commit(self, who: Who) -> None:
+        """Rejected where a member of this group does not commit by so old a request."""
         ...
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:

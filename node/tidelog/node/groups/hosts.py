@@ -13,10 +13,17 @@ from tidelog.kernel.ids import Offset, Partition, RequestId, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.groups import codec
 from tidelog.node.groups.codec import StoredRecord
+from tidelog.node.groups.group import Around as GroupAround
+from tidelog.node.groups.history import Tell
 from tidelog.node.groups.image_topics import ImageTopics
 from tidelog.node.groups.loading import Loading
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
-from tidelog.node.groups.requests import READ_ONLY, MemberDisconnected, TopicDeleted
+from tidelog.node.groups.requests import (
+    READ_ONLY,
+    CommitInTransaction,
+    MemberDisconnected,
+    TopicDeleted,
+)
 from tidelog.node.groups.shard import GroupShard
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.replica.leader import Leader
@@ -30,6 +37,7 @@ from tidelog.node.runtime.shard_host import (
     GiveUpHeld,
     LogAppended,
     LogCommitted,
+    LogGrown,
     Refusal,
     Reply,
     Requested,
@@ -57,6 +65,8 @@ class Surroundings:
     """Of the broker, live."""
     wall_ms: Callable[[Instant], int]
     on_storage_failure: Callable[[TopicPartition, Exception], None]
+    tell: Tell
+    """Takes a line of a group's story, at the decision: for the broker's log."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +78,7 @@ class Hosted:
 
     replica: Replica
     leader: Leader
+    shard: GroupShard
     loading: Loading | None
     host: Host | None = None
     committed: Offset = Offset(0)
@@ -153,10 +164,32 @@ class Groups:
             # What is decided now could not be kept.
             done(Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
+        if type(request) is CommitInTransaction and _is_fenced(hosted, request):
+            done(Refusal(ErrorCode.INVALID_PRODUCER_EPOCH))
+            return
         self._asked += 1
         asked = RequestId(self._asked)
         hosted.calls[asked] = done
         self._drive(now, hosted, Requested(asked, request))
+
+    # -- of transactions
+
+    def marked(
+        self, now: Instant, partition: Partition, producer_id: int, *, committed: bool, end: Offset
+    ) -> None:
+        """A marker was appended to this partition of `__consumer_offsets`, which ends at `end` now:
+        what the transaction committed counts, or is forgotten."""
+        hosted = self._hosted.get(partition)
+        if hosted is None or not hosted.is_led:
+            return  # whoever leads next reads it in the log
+        if hosted.loading is not None:
+            hosted.loading.end = end
+            return
+        hosted.shard.replay_marker(producer_id, committed=committed)
+        hosted.appended = end
+        if hosted.host is not None:
+            hosted.host.step(now, LogGrown(end))
+            self._rest(now, hosted)
 
     # -- what the cluster decides
 
@@ -179,10 +212,11 @@ class Groups:
             self._begin(now, replica, leader)
 
     def _begin(self, now: Instant, replica: Replica, leader: Leader) -> None:
-        shard = GroupShard(self._around.settings, self._around.wall_ms, self._topics)
+        around = self._around
+        shard = GroupShard(GroupAround(around.settings, self._topics, around.wall_ms, around.tell))
         place = f"{replica.topic}-{replica.partition}"
         loading = Loading(shard, replica.log, place)
-        self._hosted[replica.partition] = Hosted(replica, leader, loading)
+        self._hosted[replica.partition] = Hosted(replica, leader, shard, loading)
         self.alarm(now)
 
     def _end(self, now: Instant, hosted: Hosted, why: str) -> None:
@@ -237,23 +271,23 @@ class Groups:
             self._around.on_storage_failure(hosted.replica.key, failure)
         else:
             hosted.appended = loading.end
-            self._open_when_committed(now, hosted, loading.shard)
+            self._open_when_committed(now, hosted)
         hosted.loading = None
 
-    def _open_when_committed(self, now: Instant, hosted: Hosted, shard: GroupShard) -> None:
+    def _open_when_committed(self, now: Instant, hosted: Hosted) -> None:
         """What was loaded may be lost until every in-sync replica has it: nobody hears of it."""
         end = hosted.appended
         if hosted.leader.high_watermark >= end:
             hosted.committed = end
-            shard.loaded(now)
-            hosted.host = ShardHost(shard, committed=end)
+            hosted.shard.loaded(now)
+            hosted.host = ShardHost(hosted.shard, committed=end)
             self._rest(now, hosted)
             return
 
         def wake(at: Instant) -> None:
             hosted.waiter = None
             if hosted.is_led:
-                self._open_when_committed(at, hosted, shard)
+                self._open_when_committed(at, hosted)
 
         self._wait(now, hosted, wake)
 
@@ -342,6 +376,11 @@ class Groups:
         deadline = Instant(now + ms(self._around.settings["offsets.commit.timeout.ms"]))
         hosted.waiter = Waiter((hosted.replica.key,), deadline, wake, missing=0, ready=ready)
         self._around.waiting.park(hosted.waiter)
+
+
+def _is_fenced(hosted: Hosted, request: CommitInTransaction) -> bool:
+    known = hosted.replica.log.producers.get(request.producer_id)
+    return known is not None and known.epoch > request.producer_epoch
 
 
 def _nobody_waits(_answers: Any) -> None:  # noqa: ANN401 -- of any request

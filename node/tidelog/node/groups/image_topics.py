@@ -23,6 +23,8 @@ class ImageTopics:
         self._looked_at = _NEVER
         self._facts: tuple[tuple[str, Uuid, int], ...] = ()
         self._version = 0
+        self._came: dict[str, tuple[Uuid, int]] = {}
+        """By name: which topic it is, and the version that it came with."""
 
     @property
     def version(self) -> int:
@@ -34,10 +36,19 @@ class ImageTopics:
             if facts != self._facts:
                 self._facts = facts
                 self._version += 1
+                self._came = {name: self._coming(name, topic) for name, topic, _ in facts}
         return self._version
+
+    def _coming(self, name: str, topic: Uuid) -> tuple[Uuid, int]:
+        known = self._came.get(name)
+        return known if known is not None and known[0] == topic else (topic, self._version)
 
     def names(self) -> Iterable[str]:
         return self._image.names
+
+    def came(self, name: str) -> int:
+        latest = self.version
+        return self._came[name][1] if name in self._came else latest
 
     def of_name(self, name: str) -> TopicFacts | None:
         topic = self._image.names.get(name)

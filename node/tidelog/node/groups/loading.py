@@ -6,6 +6,7 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import Offset
 from tidelog.kernel.limits import MIB
 from tidelog.node.groups import codec
+from tidelog.node.groups.records import OffsetRecord, PendingOffset
 from tidelog.node.groups.shard import GroupShard
 from tidelog.node.log.contracts import FileSlice
 from tidelog.wire.errors import Rejected, WireError
@@ -28,7 +29,8 @@ class ReadableLog(Protocol):
 
 
 class Loading:
-    """Replays what a log holds when its leadership begins; nobody else writes it meanwhile."""
+    """Replays what a log holds when its leadership begins. Markers may come meanwhile: whoever
+    appends one moves `end`."""
 
     def __init__(self, shard: GroupShard, log: ReadableLog, place: str) -> None:
         self.shard = shard
@@ -72,8 +74,9 @@ class Loading:
     def _records(self, header: BatchHeader, batch: memoryview) -> None:
         rows = (codec.read(record.key or b"", record.value) for record in iterate_records(batch))
         known = (row for row in rows if row is not None)
-        if header.is_transactional:
-            self.shard.replay_pending(header.producer_id, known)
-            return
         for row in known:
-            self.shard.replay(row)
+            if not header.is_transactional:
+                self.shard.replay(row)
+            elif isinstance(row, OffsetRecord):
+                pending = PendingOffset(header.producer_id, header.producer_epoch, row)
+                self.shard.replay(pending)

@@ -1,18 +1,17 @@
-"""Regular expressions in RE2's syntax, as far as it can tell topic names apart: text -> tree.
+"""Regular expressions in RE2's syntax, as far as they can tell names apart: text -> tree.
 
-A topic's name is made of 65 characters, so a set of characters is an integer with a bit for each.
-What RE2 has and this has not (word boundaries, named scripts but Latin) is refused with a sentence.
+Names are made of an alphabet that is known beforehand, so a set of characters is an integer with a
+bit for each. What RE2 has and this has not (word boundaries, named scripts but Latin) is refused
+with a sentence.
 """
 
 import re
 import string
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
-
-ALPHABET: Final = string.ascii_letters + string.digits + "._-"
-BIT: Final = {char: 1 << place for place, char in enumerate(ALPHABET)}
-EVERY: Final = (1 << len(ALPHABET)) - 1
 
 CHARS_MAX: Final = 1_000
 DEPTH_MAX: Final = 100
@@ -57,58 +56,77 @@ class Repeat(Struct, frozen=True):
 Node = Chars | Start | End | Both | Either | Repeat
 
 
-def bits_of(chars: str) -> int:
-    """The set of those of these characters that a name can have."""
-    bits = 0
-    for char in chars:
-        bits |= BIT.get(char, 0)
-    return bits
+_SPACE: Final = "\t\n\f\r "
+_CLASSES: Final[Mapping[str, str]] = {
+    "d": string.digits,
+    "w": string.ascii_letters + string.digits + "_",
+    "s": _SPACE,
+}
+"""Of ASCII alone, as in RE2; a capital letter stands for all others."""
+_NAMED: Final[Mapping[str, str]] = {
+    "alnum": string.ascii_letters + string.digits,
+    "alpha": string.ascii_letters,
+    "ascii": "".join(map(chr, range(128))),
+    "blank": "\t ",
+    "cntrl": "".join(map(chr, range(32))) + "\x7f",
+    "digit": string.digits,
+    "graph": string.ascii_letters + string.digits + string.punctuation,
+    "lower": string.ascii_lowercase,
+    "print": string.ascii_letters + string.digits + string.punctuation + " ",
+    "punct": string.punctuation,
+    "space": _SPACE + "\v",
+    "upper": string.ascii_uppercase,
+    "word": string.ascii_letters + string.digits + "_",
+    "xdigit": string.hexdigits,
+}
 
 
-_LETTERS = bits_of(string.ascii_letters)
-_DIGITS = bits_of(string.digits)
-_WORD = _LETTERS | _DIGITS | bits_of("_")
-_CLASSES: Final = {
-    "d": _DIGITS,
-    "D": EVERY & ~_DIGITS,
-    "w": _WORD,
-    "W": EVERY & ~_WORD,
-    "s": 0,
-    "S": EVERY,
+def _of_category(name: str) -> Callable[[str], bool]:
+    return lambda char: unicodedata.category(char).startswith(name)
+
+
+def _is_latin(char: str) -> bool:
+    return "LATIN" in unicodedata.name(char, "").split()
+
+
+_UNICODE: Final[Mapping[str, Callable[[str], bool]]] = {
+    **{name: _of_category(name) for name in ("L", "Ll", "Lu", "N", "P")},
+    "Latin": _is_latin,
 }
-_NAMED: Final = {
-    "alnum": _LETTERS | _DIGITS,
-    "alpha": _LETTERS,
-    "ascii": EVERY,
-    "blank": 0,
-    "cntrl": 0,
-    "digit": _DIGITS,
-    "graph": EVERY,
-    "lower": bits_of(string.ascii_lowercase),
-    "print": EVERY,
-    "punct": bits_of(string.punctuation),
-    "space": 0,
-    "upper": bits_of(string.ascii_uppercase),
-    "word": _WORD,
-    "xdigit": bits_of(string.hexdigits),
-}
-_UNICODE: Final = {
-    "L": _LETTERS,
-    "Ll": bits_of(string.ascii_lowercase),
-    "Lu": bits_of(string.ascii_uppercase),
-    "Latin": _LETTERS,
-    "N": _DIGITS,
-    "P": bits_of("._-"),
-}
-_ALONE: Final[dict[str, Node]] = {"^": Start(), "$": End(), ".": Chars(EVERY)}
+
+
+class Alphabet:
+    """The characters that a name can have; no others need be told apart."""
+
+    def __init__(self, chars: str) -> None:
+        self.chars = chars
+        self.bits: Mapping[str, int] = {char: 1 << place for place, char in enumerate(chars)}
+        self.every = (1 << len(chars)) - 1
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "Alphabet":
+        """That of these very names."""
+        return cls("".join(sorted(set().union(*names))))
+
+    def where(self, belongs: Callable[[str], bool]) -> int:
+        """The set of those that do."""
+        found = 0
+        for char in filter(belongs, self.chars):
+            found |= self.bits[char]
+        return found
+
+
+TOPICS: Final = Alphabet(string.ascii_letters + string.digits + "._-")
+"""That of topics' names."""
+_ALONE: Final[dict[str, Node]] = {"^": Start(), "$": End()}
 _ESCAPED: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-def parse(text: str) -> Node:
+def parse(text: str, alphabet: Alphabet) -> Node:
     """The tree of an expression; PatternError says what is wrong with it."""
     if len(text) > CHARS_MAX:
         raise PatternError(f"it has {len(text)} characters, at most {CHARS_MAX} are allowed")
-    reader = _Reader(_unquoted(text))
+    reader = _Reader(_unquoted(text), alphabet)
     node = reader.alternatives(0)
     if not reader.ended():
         raise PatternError(f"unexpected {reader.peek()!r} at position {reader.position}")
@@ -131,8 +149,9 @@ def _escaped(found: re.Match[str]) -> str:
 class _Reader:
     """Reads an expression from left to right."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: Alphabet) -> None:
         self._text = text
+        self._alphabet = alphabet
         self.position = 0
         self._fold = False
         """Whether case is of no account here."""
@@ -213,8 +232,10 @@ class _Reader:
         if char == "\\":
             return self._escape()
         if char == "[":
-            return Chars(self._folded(self._set()))
-        return _ALONE.get(char) or Chars(self._folded(bits_of(char)))
+            return Chars(self._set())
+        if char == ".":
+            return Chars(self._alphabet.every)
+        return _ALONE.get(char) or Chars(self._any_of(char))
 
     def _group(self, depth: int) -> Node:
         fold = self._fold
@@ -256,15 +277,21 @@ class _Reader:
 
     def _escape(self) -> Node:
         char = self.take("an escape")
-        if char in _CLASSES:
-            return Chars(_CLASSES[char])
+        if char.lower() in _CLASSES:
+            return Chars(self._class(char))
         if char == "A":
             return Start()
         if char == "z":
             return End()
         if char in "pP":
             return Chars(self._unicode(negated=char == "P"))
-        return Chars(self._folded(bits_of(self._literal(char))))
+        return Chars(self._any_of(self._literal(char)))
+
+    def _class(self, char: str) -> int:
+        return self._but(self._any_of(_CLASSES[char.lower()]), negated=char.isupper())
+
+    def _but(self, chosen: int, *, negated: bool) -> int:
+        return self._alphabet.every & ~chosen if negated else chosen
 
     def _unicode(self, *, negated: bool) -> int:
         name = self.take("a class of characters")
@@ -275,8 +302,8 @@ class _Reader:
         if name.startswith("^"):
             name, negated = name[1:], not negated
         if name not in _UNICODE:
-            raise PatternError(f"the class \\p{{{name}}} is not supported: a name is ASCII")
-        return EVERY & ~_UNICODE[name] if negated else _UNICODE[name]
+            raise PatternError(f"the class \\p{{{name}}} is not supported")
+        return self._but(self._where(_UNICODE[name]), negated=negated)
 
     def _literal(self, char: str) -> str:
         """The character that an escape stands for."""
@@ -311,8 +338,7 @@ class _Reader:
             bits |= self._of_set()
             first = False
         self.position += 1
-        bits = self._folded(bits)
-        return EVERY & ~bits if negated else bits
+        return self._but(bits, negated=negated)
 
     def _of_set(self) -> int:
         if self.skip("[:"):
@@ -320,8 +346,8 @@ class _Reader:
         char = self.take("a set, which has no ']'")
         if char == "\\":
             char = self.take("an escape")
-            if char in _CLASSES:
-                return _CLASSES[char]
+            if char.lower() in _CLASSES:
+                return self._class(char)
             if char in "pP":
                 return self._unicode(negated=char == "P")
             char = self._literal(char)
@@ -331,29 +357,34 @@ class _Reader:
         close = self._text.find(":]", self.position)
         name = self._text[self.position : max(close, 0)]
         negated = name.startswith("^")
-        bits = _NAMED.get(name.removeprefix("^"))
-        if bits is None:
+        chars = _NAMED.get(name.removeprefix("^"))
+        if chars is None:
             raise PatternError(f"there is no class [:{name}:]")
         self.position = close + 2
-        return EVERY & ~bits if negated else bits
+        return self._but(self._any_of(chars), negated=negated)
 
     def _range(self, first: str) -> int:
         after = self._text[self.position + 1 : self.position + 2]
         if self.peek() != "-" or after in ("", "]"):
-            return bits_of(first)
+            return self._any_of(first)
         self.position += 1
         last = self.take("a range")
         if last == "\\":
             last = self._literal(self.take("an escape"))
         if last < first:
             raise PatternError(f"the range {first}-{last} runs backwards")
-        return bits_of("".join(char for char in ALPHABET if first <= char <= last))
+        return self._where(lambda char: first <= char <= last)
 
-    def _folded(self, bits: int) -> int:
+    def _any_of(self, chars: str) -> int:
+        return self._where(lambda char: char in chars)
+
+    def _where(self, belongs: Callable[[str], bool]) -> int:
+        """The set of characters that do, or whose other case does where that is of no account."""
         if not self._fold:
-            return bits
-        chars = "".join(char for char in ALPHABET if bits & BIT[char])
-        return bits_of(chars.lower() + chars.upper())
+            return self._alphabet.where(belongs)
+        return self._alphabet.where(
+            lambda char: any(map(belongs, (char, char.lower(), char.upper())))
+        )
 
 
 def _is_number(text: str) -> bool:

@@ -1,6 +1,6 @@
-"""Which topics an expression matches, in time linear in their names.
+"""Which names an expression matches, in time linear in their lengths.
 
-A member sends the expression, so it is an attacker's as much as a user's: matching never goes back
+A client sends the expression, so it is an attacker's as much as a user's: matching never goes back
 (there is no backtracking to blow up), and what an expression may grow into is bounded.
 """
 
@@ -10,7 +10,8 @@ from typing import Final, assert_never
 from msgspec import Struct
 
 from tidelog.node.groups.pattern_syntax import (
-    BIT,
+    TOPICS,
+    Alphabet,
     Both,
     Chars,
     Either,
@@ -21,6 +22,7 @@ from tidelog.node.groups.pattern_syntax import (
     Start,
     parse,
 )
+from tidelog.wire.errors import ErrorCode, Rejected
 
 PLACES_MAX: Final = 500
 """Characters in an expression once its counted repetitions are written out."""
@@ -56,12 +58,13 @@ class Pattern:
     look-up for each character.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: Alphabet = TOPICS) -> None:
+        self._bits = alphabet.bits
         self._chars: list[int] = []
         self._follow: list[int] = []
         self._moves: dict[tuple[int, int], int] = {}
         self._parts = 0
-        whole = self._build(parse(text))
+        whole = self._build(parse(text, alphabet))
         self._begins = _mask(
             place for place, ways in whole.first.items() if _passable(ways, _AT_START)
         )
@@ -71,7 +74,7 @@ class Pattern:
         """Whether all of the name matches, as Kafka has it: a part is not enough."""
         active = -1
         for char in name:
-            bit = BIT.get(char)
+            bit = self._bits.get(char)
             if bit is None or not active:
                 return False
             move = self._moves.get((active, bit))
@@ -157,6 +160,14 @@ class Pattern:
 
 
 _NOTHING: Final = _Piece({}, {}, _FREE)
+
+
+def check_pattern(text: str) -> None:
+    """Rejected where the expression is none."""
+    try:
+        Pattern(text)
+    except PatternError as error:
+        raise Rejected(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
 
 
 def _optional(piece: _Piece) -> _Piece:

@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from tidelog.kernel.ids import ZERO_UUID, Uuid
-from tidelog.wire.compile import Piece, reader, writer
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import BYTES, INT32, INT64, STRING, UUID
 from tidelog.wire.schema import array, message, row
+from tidelog.wire.stored import read_stored, written
 
 OFFSET_KEY: Final = 1
 OFFSET_KEY_OF_OLD: Final = 0
@@ -90,6 +90,14 @@ class OffsetRecord(Struct, frozen=True):
     value: CommittedOffset | None
 
 
+class PendingOffset(Struct, frozen=True):
+    """One commit of an open transaction: it counts when the transaction's marker says so."""
+
+    producer_id: int
+    producer_epoch: int
+    offset: OffsetRecord
+
+
 class GroupMember(NamedTuple):
     """One member of a classic group, as its log keeps it."""
 
@@ -122,21 +130,12 @@ class GroupRecord(Struct, frozen=True):
     value: GroupState | None
 
 
-def _written(kind: int, what: object, *, flexible: bool = False) -> bytes:
-    """Two bytes that say the kind, or the version, and a message as that has it."""
-    pieces: list[Piece] = []
-    out = bytearray(kind.to_bytes(2, "big"))
-    last = writer(type(what), kind, flexible=flexible)(what, out, pieces)
-    assert not pieces, "nothing here is sent from a file"
-    return bytes(last)
-
-
 def offset_pair(record: OffsetRecord) -> tuple[bytes, bytes | None]:
     """Key and value of a commit."""
     key = _OffsetKey(group=record.group, topic=record.topic, partition=record.partition)
     value = record.value
     if value is None:
-        return _written(OFFSET_KEY, key), None
+        return written(OFFSET_KEY, key), None
     row = _OffsetValue(
         offset=value.offset,
         leader_epoch=value.leader_epoch,
@@ -147,12 +146,12 @@ def offset_pair(record: OffsetRecord) -> tuple[bytes, bytes | None]:
     )
     # Only version 1 can say when a commit expires, and only it loses the leader epoch.
     version = _OFFSET_VERSION if value.expire_ms == NEVER else 1
-    return _written(OFFSET_KEY, key), _written(version, row, flexible=version >= 4)
+    return written(OFFSET_KEY, key), written(version, row, flexible=version >= 4)
 
 
 def group_pair(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Key and value of a group."""
-    key = _written(GROUP_KEY, _GroupKey(group=record.group))
+    key = written(GROUP_KEY, _GroupKey(group=record.group))
     state = record.value
     if state is None:
         return key, None
@@ -176,13 +175,7 @@ def group_pair(record: GroupRecord) -> tuple[bytes, bytes | None]:
             for member in state.members
         ],
     )
-    return key, _written(_GROUP_VERSION, row)
-
-
-def _read(view: memoryview, cls: type, version: int, *, flexible: bool) -> Any:  # noqa: ANN401 -- of that class
-    """Behind the first two bytes. Fields that a later program added at the end are left alone."""
-    found, _ = reader(cls, version, flexible=flexible)(view, 2)
-    return found
+    return key, written(_GROUP_VERSION, row)
 
 
 def _version(value: memoryview, newest: int) -> int:
@@ -194,11 +187,11 @@ def _version(value: memoryview, newest: int) -> int:
 
 def read_offset(kind: int, key: memoryview, value: memoryview | None) -> OffsetRecord:
     """A commit out of its key and value."""
-    where = _read(key, _OffsetKey, kind, flexible=False)
+    where = read_stored(key, _OffsetKey, kind, flexible=False)
     if value is None:
         return OffsetRecord(where.group, where.topic, where.partition, None)
     version = _version(value, _OFFSET_VERSION)
-    row = _read(value, _OffsetValue, version, flexible=version >= _OFFSET_FLEXIBLE_FROM)
+    row = read_stored(value, _OffsetValue, version, flexible=version >= _OFFSET_FLEXIBLE_FROM)
     committed = CommittedOffset(
         row.offset,
         row.leader_epoch,
@@ -212,11 +205,11 @@ def read_offset(kind: int, key: memoryview, value: memoryview | None) -> OffsetR
 
 def read_group(kind: int, key: memoryview, value: memoryview | None) -> GroupRecord:
     """A group out of its key and value."""
-    where = _read(key, _GroupKey, kind, flexible=False)
+    where = read_stored(key, _GroupKey, kind, flexible=False)
     if value is None:
         return GroupRecord(where.group, None)
     version = _version(value, _GROUP_FLEXIBLE_FROM)
-    row = _read(value, _GroupValue, version, flexible=version >= _GROUP_FLEXIBLE_FROM)
+    row = read_stored(value, _GroupValue, version, flexible=version >= _GROUP_FLEXIBLE_FROM)
     members = tuple(
         GroupMember(
             member.member_id,

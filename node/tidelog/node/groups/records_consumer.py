@@ -11,10 +11,10 @@ from typing import Final
 from msgspec import Struct
 
 from tidelog.kernel.ids import Uuid
-from tidelog.wire.compile import Piece, reader, writer
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import BYTES, INT8, INT32, INT64, STRING, UUID
 from tidelog.wire.schema import array, message, row
+from tidelog.wire.stored import read_stored, written
 
 
 class MemberState(IntEnum):
@@ -181,32 +181,23 @@ _VERSION: Final = 0
 
 def consumer_pair(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
     """Key and value of a record."""
-    key = _written(_KIND_OF[type(record.key)], record.key, flexible=False)
+    key = written(_KIND_OF[type(record.key)], record.key, version=_VERSION)
     if record.value is None:
         return key, None
-    return key, _written(_VERSION, record.value, flexible=True)
+    return key, written(_VERSION, record.value, flexible=True)
 
 
 def read_consumer(kind: int, key: memoryview, value: memoryview | None) -> ConsumerRecord:
     """A record out of its key and value; WireError where the bytes are none."""
     key_class, value_class = _KINDS[kind]
-    named, _ = reader(key_class, _VERSION, flexible=False)(key, 2)
+    named = read_stored(key, key_class, _VERSION)
     if value is None:
         return ConsumerRecord(named, None)
     version = int.from_bytes(value[:2], "big")
     if len(value) < 2 or version != _VERSION:
         raise WireError(f"a value of version {version} of kind {kind}; only {_VERSION} is known")
-    said, _ = reader(value_class, _VERSION, flexible=True)(value, 2)
+    said = read_stored(value, value_class, _VERSION, flexible=True)
     return ConsumerRecord(named, said)
-
-
-def _written(head: int, what: object, *, flexible: bool) -> bytes:
-    """The two bytes of a kind or a version, and then the fields."""
-    pieces: list[Piece] = []
-    out = bytearray(head.to_bytes(2, "big"))
-    last = writer(type(what), _VERSION, flexible=flexible)(what, out, pieces)
-    assert not pieces, "nothing here is sent from a file"
-    return bytes(last)
 
 
 CONSUMER_READERS: Final = dict.fromkeys(_KINDS, read_consumer)

@@ -36,6 +36,18 @@ class CommitOffsets(Struct, frozen=True):
     offsets: tuple[OffsetToCommit, ...]
     kept_ms: int = -1
     """How long to keep them, where an old client says so."""
+    knows_epochs: bool = True
+    """Whether its version was made for members of the consumer protocol, too."""
+
+
+class CommitInTransaction(Struct, frozen=True):
+    """The same, once the producer's transaction is committed. Answered with None."""
+
+    group: str
+    who: Who
+    producer_id: int
+    producer_epoch: int
+    offsets: tuple[OffsetToCommit, ...]
 
 
 class FetchOffsets(Struct, frozen=True):

@@ -5,7 +5,7 @@ into records, and only their replay changes what a fail-over must not lose.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from tidelog.kernel.ids import RequestId
@@ -16,8 +16,10 @@ from tidelog.node.groups import requests as ask
 from tidelog.node.groups.classic import ClassicGroup
 from tidelog.node.groups.codec import StoredRecord
 from tidelog.node.groups.consumer_groups import ConsumerGroups
+from tidelog.node.groups.consumer_mixed import MixedGroup
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat, DescribeConsumerGroup
-from tidelog.node.groups.group import Draft, Group
+from tidelog.node.groups.conversion import as_classic
+from tidelog.node.groups.group import Around, Draft, Group
 from tidelog.node.groups.offsets import Offsets
 from tidelog.node.groups.records import (
     NEVER,
@@ -25,9 +27,9 @@ from tidelog.node.groups.records import (
     GroupRecord,
     GroupState,
     OffsetRecord,
+    PendingOffset,
 )
 from tidelog.node.groups.records_consumer import ConsumerRecord
-from tidelog.node.groups.topics import Topics
 from tidelog.wire.errors import ErrorCode, Rejected
 
 EMPTY: Final = "Empty"
@@ -44,17 +46,13 @@ class GroupShard:
     Invariant: what `replay` has made is what a coordinator has that loads the same records.
     """
 
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        wall_ms: Callable[[Instant], int],
-        topics: Topics,
-    ) -> None:
-        self._settings = settings
-        self._wall_ms = wall_ms
+    def __init__(self, around: Around) -> None:
+        self._around = around
+        self._settings = around.settings
+        self._wall_ms = around.wall_ms
         self._offsets = Offsets()
         self._groups: dict[str, Group] = {}
-        self._consumers = ConsumerGroups(self._groups, settings, topics, wall_ms)
+        self._consumers = ConsumerGroups(self._groups, around)
         self._due: list[tuple[Instant, str]] = []
         self._alarms: dict[str, Instant] = {}
         """When each group wants to be looked at; entries of `_due` that say otherwise are stale."""
@@ -63,6 +61,7 @@ class GroupShard:
         """Groups that may be in vain; looked at when what was decided last is replayed."""
         self._answerers: Mapping[type, Answerer] = {
             ask.CommitOffsets: self._commit_offsets,
+            ask.CommitInTransaction: self._commit_in_transaction,
             ask.FetchOffsets: self._fetch_offsets,
             ask.DeleteOffsets: self._delete_offsets,
             ask.DeleteGroup: self._delete_group,
@@ -90,6 +89,7 @@ class GroupShard:
         draft = Draft()
         try:
             self._answerers[type(request)](now, asked, request, draft)
+            self._groups.update(draft.becomes)
         finally:
             name = getattr(request, "group", None)
             if name is not None:
@@ -107,6 +107,7 @@ class GroupShard:
             group = self._groups.get(name)
             if group is not None:
                 group.expire(now, draft)
+                self._groups.update(draft.becomes)
                 self._watch(name)
         if self._next_expiry is not None and self._next_expiry <= now:
             self._expire_offsets(now, draft)
@@ -116,6 +117,8 @@ class GroupShard:
         match record:
             case OffsetRecord():
                 self._offsets.replay(record)
+            case PendingOffset(producer_id, _, offset):
+                self._offsets.replay_pending(producer_id, offset)
             case ConsumerRecord():
                 self._consumers.replay(record)
             case GroupRecord(name, state):
@@ -133,13 +136,7 @@ class GroupShard:
         group.replay(state)
 
     def _new_classic(self, name: str) -> ClassicGroup:
-        return ClassicGroup(name, self._settings, self._wall_ms)
-
-    def replay_pending(self, producer_id: int, records: Iterable[StoredRecord]) -> None:
-        """Records of a transaction that has not ended."""
-        for record in records:
-            if isinstance(record, OffsetRecord):
-                self._offsets.replay_pending(producer_id, record)
+        return ClassicGroup(name, self._around)
 
     def replay_marker(self, producer_id: int, *, committed: bool) -> None:
         """A transaction has ended."""
@@ -156,9 +153,8 @@ class GroupShard:
         while self._due and self._alarms.get(self._due[0][1]) != self._due[0][0]:
             heapq.heappop(self._due)
         first = self._due[0][0] if self._due else None
-        if first is None or self._next_expiry is None:
-            return first or self._next_expiry
-        return min(first, self._next_expiry)
+        dues = [one for one in (first, self._next_expiry) if one is not None]
+        return min(dues, default=None)
 
     def _watch(self, name: str) -> None:
         """Look at the group when it wants that."""
@@ -185,18 +181,37 @@ class GroupShard:
     ) -> None:
         group = self._groups.get(request.group)
         if group is not None:
-            group.check_commit(now, request.who)
+            group.check_commit(now, request.who, request.offsets)
+            if not request.knows_epochs:
+                group.check_old_commit(request.who)
         elif request.who.generation >= 0:
-            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND)
-        if sum(len(one.topic) + len(one.metadata) for one in request.offsets) > GROUP_BYTES_MAX:
-            raise Rejected(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+            is_known = self._offsets.has(request.group)
+            raise Rejected(
+                ErrorCode.UNKNOWN_MEMBER_ID if is_known else ErrorCode.GROUP_ID_NOT_FOUND
+            )
         now_ms = self._wall_ms(now)
         expire_ms = NEVER if request.kept_ms == NEVER else now_ms + request.kept_ms
-        for one in request.offsets:
-            value = CommittedOffset(
-                one.offset, one.leader_epoch, one.metadata, now_ms, expire_ms, one.topic_id
-            )
-            draft.record(OffsetRecord(request.group, one.topic, one.partition, value))
+        for record in _commits(request.group, request.offsets, now_ms, expire_ms):
+            draft.record(record)
+        draft.reply(asked, None)
+
+    def _commit_in_transaction(
+        self, now: Instant, asked: RequestId, request: ask.CommitInTransaction, draft: Draft
+    ) -> None:
+        group, who = self._groups.get(request.group), request.who
+        # Before version 3 a producer could not say for which member it commits.
+        is_member = who.generation >= 0 or bool(who.member_id) or who.instance_id is not None
+        if group is not None and is_member:
+            try:
+                group.check_commit(now, who, request.offsets, in_transaction=True)
+            except Rejected as refused:
+                if refused.code is not ErrorCode.STALE_MEMBER_EPOCH:
+                    raise
+                raise Rejected(ErrorCode.ILLEGAL_GENERATION, refused.detail) from refused
+        elif group is None and who.generation >= 0:
+            raise Rejected(ErrorCode.ILLEGAL_GENERATION)
+        for record in _commits(request.group, request.offsets, self._wall_ms(now), NEVER):
+            draft.record(PendingOffset(request.producer_id, request.producer_epoch, record))
         draft.reply(asked, None)
 
     def _fetch_offsets(
@@ -220,7 +235,7 @@ class GroupShard:
         self, _now: Instant, asked: RequestId, request: ask.DeleteOffsets, draft: Draft
     ) -> None:
         name = request.group
-        known = self._offsets.of(name)
+        known = self._offsets.named(name)
         group = self._groups.get(name)
         if group is None and not known:
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -241,7 +256,7 @@ class GroupShard:
         self, _now: Instant, asked: RequestId, request: ask.TopicDeleted, draft: Draft
     ) -> None:
         for name in self._offsets.groups():
-            for topic, partition in self._offsets.of(name):
+            for topic, partition in sorted(self._offsets.named(name)):
                 if topic == request.topic:
                     draft.record(OffsetRecord(name, topic, partition, None))
         draft.reply(asked, None)
@@ -288,12 +303,12 @@ class GroupShard:
     ) -> None:
         name = request.group
         group = self._groups.get(name)
-        known = self._offsets.of(name)
+        known = self._offsets.named(name)
         if group is None and not known:
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND)
         if group is not None and not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
-        for topic, partition in known:
+        for topic, partition in sorted(known):
             draft.record(OffsetRecord(name, topic, partition, None))
         if group is not None:
             self._forget(group, draft)
@@ -320,7 +335,7 @@ class GroupShard:
         group = self._groups.get(request.group)
         if isinstance(group, ClassicGroup):
             draft.reply(asked, group.describe())
-        elif group is None and self._offsets.of(request.group):
+        elif group is None and self._offsets.has(request.group):
             draft.reply(asked, ask.GroupDescribed(EMPTY))
         else:
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group} not found.")
@@ -336,40 +351,54 @@ class GroupShard:
         if not low <= request.session_timeout_ms <= high:
             raise Rejected(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self._groups.get(request.group)
-        if isinstance(group, ClassicGroup):
+        if isinstance(group, ClassicGroup) or (
+            isinstance(group, MixedGroup) and not group.is_empty
+        ):
             group.join(now, asked, request, draft)
             return
-        if group is not None and not group.is_empty:
-            raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if request.who.member_id:
             raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID)
-        made = self._new_classic(request.group)
-        made.loaded(now)
+        if isinstance(group, MixedGroup):
+            # Nobody is in it: the name, the offsets and the next generation are the new one's.
+            made = as_classic(group.log, (), self._around, now, draft)
+        else:
+            made = self._new_classic(request.group)
+            made.loaded(now)
         made.join(now, asked, request, draft)
-        if group is not None:
-            self._forget(group, draft)  # the name, and the offsets, are the new one's
         self._groups[request.group] = made
 
     def _sync(self, now: Instant, asked: RequestId, request: ask.SyncGroup, draft: Draft) -> None:
-        self._classic(request.group).sync(now, asked, request, draft)
+        self._joined(request.group).sync(now, asked, request, draft)
 
     def _heartbeat(
         self, now: Instant, asked: RequestId, request: ask.Heartbeat, draft: Draft
     ) -> None:
-        self._classic(request.group).heartbeat(now, asked, request, draft)
+        self._joined(request.group).beat(now, asked, request, draft)
 
     def _leave(self, now: Instant, asked: RequestId, request: ask.LeaveGroup, draft: Draft) -> None:
-        self._classic(request.group).leave(now, asked, request, draft)
+        self._joined(request.group).leave(now, asked, request, draft)
 
     def _disconnected(
         self, now: Instant, asked: RequestId, request: ask.MemberDisconnected, draft: Draft
     ) -> None:
-        self._classic(request.group).disconnected(now, request.member_id)
+        self._joined(request.group).disconnected(now, request.member_id)
         draft.reply(asked, None)
 
-    def _classic(self, name: str) -> ClassicGroup:
+    def _joined(self, name: str) -> ClassicGroup | MixedGroup:
         """The group; nobody is a member of one that is not there."""
         group = self._groups.get(name)
-        if not isinstance(group, ClassicGroup):
+        if not isinstance(group, ClassicGroup | MixedGroup):
             raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
+
+
+def _commits(
+    group: str, offsets: Sequence[ask.OffsetToCommit], now_ms: int, expire_ms: int
+) -> Iterator[OffsetRecord]:
+    if sum(len(one.topic) + len(one.metadata) for one in offsets) > GROUP_BYTES_MAX:
+        raise Rejected(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+    for one in offsets:
+        value = CommittedOffset(
+            one.offset, one.leader_epoch, one.metadata, now_ms, expire_ms, one.topic_id
+        )
+        yield OffsetRecord(group, one.topic, one.partition, value)

@@ -25,6 +25,10 @@ class Topics(Protocol):
 
     def name_of(self, topic: Uuid) -> str | None: ...
 
+    def came(self, name: str) -> int:
+        """The version that a topic there is came with; 0 where it was there before all that."""
+        ...
+
     def configs_of(self, group: str) -> Mapping[str, str]:
         """The settings that were given to one group."""
         ...

@@ -1,25 +1,24 @@
-"""The broker's connection to the coordinator: a ZeroMQ DEALER under the event loop. (shell)
+"""A broker's connection to the coordinator, or the transaction coordinator's: a ZeroMQ DEALER under
+the event loop. (shell)
 
 Everything that is decided is decided by `metadata/link.py`; here are the socket, the clock and the
-callbacks. Make it in the broker's own process: a ZeroMQ context does not survive a fork.
+callbacks.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from struct import Struct as Layout
 from typing import Final, assert_never
 
-import zmq
 from msgspec import Struct
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import (
     ALTER_ISR_TIMEOUT_MS,
-    CONTROL_MESSAGE_BYTES_MAX,
     FORWARD_TIMEOUT_MS,
 )
+from tidelog.node.ipc.dealer import Dealer
 from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
 from tidelog.node.metadata.link import (
     Asked,
@@ -40,6 +39,7 @@ from tidelog.node.metadata.link import (
     LeaveAsked,
     Link,
     Me,
+    Observer,
     Received,
     Result,
     Send,
@@ -51,17 +51,10 @@ from tidelog.wire.control import (
     DamagedLog,
     IsrChange,
     LogEnd,
-    ToCoordinator,
     encode,
 )
 from tidelog.wire.errors import ErrorCode
 
-_RECONNECT_MS: Final = 5
-_RECONNECT_MS_MAX: Final = 20
-_MESSAGES_PER_TURN: Final = 64
-_MONITOR_HEAD: Final = Layout("=hi")
-"""The event's number and its value; the endpoint follows as a part of its own."""
-_SEND_AGAIN_S: Final = 0.1
 _LISTENER: Final = "PLAINTEXT"
 _PRINCIPAL: Final = "User:ANONYMOUS"
 
@@ -87,29 +80,23 @@ class CoordinatorLink:
     """Calls go in by methods, what comes back goes out by callbacks, all on one loop's thread."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, endpoint: str, me: Me, hooks: Hooks
+        self, loop: asyncio.AbstractEventLoop, endpoint: str, me: Me | Observer, hooks: Hooks
     ) -> None:
         self._loop = loop
-        self._endpoint = endpoint
         self._hooks = hooks
         self._link = Link(me)
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.DEALER)
-        self._socket.set(zmq.IDENTITY, peer_name(me.broker, me.incarnation))
-        self._socket.set(zmq.LINGER, 0)
-        self._socket.set(zmq.IMMEDIATE, 1)  # nothing queues for a coordinator that is not there
-        self._socket.set(zmq.RECONNECT_IVL, _RECONNECT_MS)
-        self._socket.set(zmq.RECONNECT_IVL_MAX, _RECONNECT_MS_MAX)
-        self._socket.set(zmq.MAXMSGSIZE, CONTROL_MESSAGE_BYTES_MAX)
-        self._monitor = self._socket.get_monitor_socket(
-            zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        self._dealer = Dealer(
+            loop,
+            endpoint,
+            peer_name(me.broker, me.incarnation),
+            on_up=lambda: self._step(Connected()),
+            on_down=lambda: self._step(Disconnected()),
+            on_frame=lambda frame: self._step(Received(frame)),
         )
-        self._up = False
         self._calls = 0
         self._done: dict[int, Callable[[Result], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: Instant | None = None
-        self._look_again: asyncio.Handle | None = None
         self._closed = False
 
     @property
@@ -119,10 +106,7 @@ class CoordinatorLink:
 
     def start(self) -> None:
         """Connect, and stay connected."""
-        self._loop.add_reader(self._monitor.fileno(), self._on_monitor)
-        self._loop.add_reader(self._socket.fileno(), self._on_socket)
-        self._socket.connect(self._endpoint)
-        self._on_monitor()
+        self._dealer.start()
 
     def forward(
         self,
@@ -187,15 +171,9 @@ class CoordinatorLink:
         if self._closed:
             return
         self._closed = True
-        for handle in (self._timer, self._look_again):
-            if handle is not None:
-                handle.cancel()
-        self._loop.remove_reader(self._monitor.fileno())
-        self._loop.remove_reader(self._socket.fileno())
-        self._socket.disable_monitor()
-        self._monitor.close(linger=0)
-        self._socket.close(linger=0)
-        self._context.term()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._dealer.close()
 
     def _new_call(self) -> int:
         self._calls += 1
@@ -208,32 +186,11 @@ class CoordinatorLink:
         self._done[asked.call] = done
         self._step(asked)
 
-    def _on_monitor(self) -> None:
-        while not self._closed and self._monitor.poll(0):
-            # zmq.utils.monitor does this too, and imports ZeroMQ's asyncio part for it.
-            head, _endpoint = self._monitor.recv_multipart(zmq.NOBLOCK)
-            event, _value = _MONITOR_HEAD.unpack(head)
-            self._up = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            self._step(Connected() if self._up else Disconnected())
-
-    def _on_socket(self) -> None:
-        """Drain: the descriptor tells of changes only, not of what is still there."""
-        self._look_again = None
-        for _ in range(_MESSAGES_PER_TURN):
-            if self._closed or not self._socket.poll(0):
-                return
-            self._step(Received(self._socket.recv(zmq.NOBLOCK)))
-        self._look_soon()
-
-    def _look_soon(self) -> None:
-        if self._look_again is None and not self._closed:
-            self._look_again = self._loop.call_soon(self._on_socket)
-
     def _step(self, event: Event) -> None:
         for effect in self._link.step(Instant(time.monotonic_ns()), event):
             match effect:
                 case Send(message):
-                    self._send(message)
+                    self._dealer.send(encode(message))
                 case Finished(call, result):
                     self._done.pop(call)(result)
                 case ImageChanged(changes):
@@ -249,21 +206,6 @@ class CoordinatorLink:
                 case _:
                     assert_never(effect)
         self._set_timer()
-
-    def _send(self, message: ToCoordinator) -> None:
-        if self._closed:
-            return
-        try:
-            self._socket.send(encode(message), zmq.NOBLOCK)
-        except zmq.Again:
-            # No connection after all; what it was meant for starts over with the next one.
-            self._loop.call_later(_SEND_AGAIN_S, self._reconnect)
-            return
-        self._look_soon()  # sending may have swallowed the descriptor's edge
-
-    def _reconnect(self) -> None:
-        if self._up and not self._closed:
-            self._step(Connected())
 
     def _set_timer(self) -> None:
         deadline = self._link.deadline()

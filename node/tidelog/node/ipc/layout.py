@@ -85,6 +85,7 @@ class Word(IntEnum):
     REPLICAS = 13
     CONNECTIONS = 14
     LOG_BYTES = 15
+    FLUSH_POLICY = 16  # as `FlushRules.code`; 0: it has not said yet
     # a broker's counters
     CONNECTIONS_ACCEPTED = 20
     CONNECTIONS_REFUSED = 21
@@ -100,6 +101,12 @@ class Word(IntEnum):
     FETCH_BYTES = 31
     FETCH_REFUSED = 32
     FLUSHES = 33
+    LAST_FLUSH_AT = 34  # when the last one that went well was over, an `Instant`; 0: none was yet
+    LAST_FLUSH_NS = 35  # how long it took
+    # the transaction coordinator's
+    TRANSACTIONS_OPEN = 36  # as they are now; the two below are counters
+    TRANSACTIONS_COMMITTED = 37
+    TRANSACTIONS_ABORTED = 38
     # the supervisor's
     SYNC_AT_STOP = 40  # 1: flush everything before ending, as `down --sync` asks
 

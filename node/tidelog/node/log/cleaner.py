@@ -27,24 +27,18 @@ class Candidate(Struct, frozen=True):
     """`max.compaction.lag.ms` has passed for some of them."""
 
 
-def last_stable_offset(log: Log, high_watermark: int) -> int:
-    """Below it every transaction has ended."""
-    starts = (producer.txn_start for _, producer in log.producers.items())
-    return min((start for start in starts if start >= 0), default=high_watermark)
-
-
 def candidate(log: Log, cleaned: int | None, high_watermark: int, now_ms: int) -> Candidate | None:
     """What compaction would find in a log; None where that is nothing."""
     if not log.settings.compact or not log.has_sealed:
         return None
     segments = log.segments
     dirty_start = _dirty_start(log, cleaned)
-    stable = min(high_watermark, last_stable_offset(log, high_watermark), log.recovery_point)
+    stable = min(log.last_stable_offset(high_watermark), log.recovery_point)
     cleanable = tuple(_cleanable(segments, dirty_start, stable, log, now_ms))
     dirty = [segment for segment in cleanable if segment.end > dirty_start]
     total_bytes = sum(segment.size for segment in cleanable)
     dirty_bytes = sum(segment.size for segment in dirty)
-    if not dirty_bytes:
+    if not dirty_bytes or not log.has_told_aborted():
         return None
     return Candidate(
         log, dirty_start, cleanable, dirty_bytes / total_bytes, _is_overdue(dirty, log, now_ms)

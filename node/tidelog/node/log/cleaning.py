@@ -16,12 +16,7 @@ from tidelog.kernel.files import Directory, File
 from tidelog.kernel.limits import MIB, REQUEST_BYTES_MAX
 from tidelog.node.log.cleaning_filter import Filter, Kept, marker_key
 from tidelog.node.log.cleaning_records import take_apart
-from tidelog.node.log.cleaning_transactions import (
-    Aborted,
-    Transactions,
-    decode_aborted,
-    encode_aborted,
-)
+from tidelog.node.log.cleaning_transactions import Transactions
 from tidelog.node.log.segment import (
     LOG_SUFFIX,
     RELATIVE_OFFSET_MAX,
@@ -31,6 +26,7 @@ from tidelog.node.log.segment import (
 )
 from tidelog.node.log.snapshots import offsets_with_suffix
 from tidelog.node.log.swap import CLEANED_SUFFIX, discard_unfinished, make_swap
+from tidelog.node.log.txn_index import ENTRY, Aborted, decode_aborted, encode_aborted
 from tidelog.wire.errors import Rejected, WireError
 from tidelog.wire.records import (
     HEADER,
@@ -155,13 +151,19 @@ class _Pass:
         return min(job.segment_bytes, entries_max * max(job.index_interval_bytes, HEADER.size))
 
     def _load_aborted(self) -> list[Aborted]:
-        """Of the whole log: an entry stands beside its marker, maybe far behind the data."""
+        """Of the whole log: an entry stands beside its marker, maybe far behind the data.
+
+        Behind the segments of this pass the broker goes on writing; what it writes now is of no
+        transaction that has data in them.
+        """
         found: list[Aborted] = []
+        sealed = {segment.base for segment in self._job.segments}
         for base in offsets_with_suffix(self._directory.names(), LOG_SUFFIX):
             name = file_name(base, TXN_INDEX_SUFFIX)
-            found += decode_aborted(
-                self._directory.read_all(name) or b"", place=f"{self._directory.path}/{name}"
-            )
+            content = self._directory.read_all(name) or b""
+            if base not in sealed:
+                content = content[: len(content) // ENTRY.size * ENTRY.size]
+            found += decode_aborted(content, place=f"{self._directory.path}/{name}")
         return found
 
     # -- the first reading

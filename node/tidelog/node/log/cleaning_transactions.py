@@ -1,4 +1,4 @@
-"""Which transactional batches compaction may discard, and the index of aborted transactions.
+"""Which transactional batches compaction may discard.
 
 As Kafka: the data of an aborted transaction goes at once; a marker stays until a pass met nothing
 of its transaction any more, and then until its delete horizon has passed.
@@ -7,45 +7,14 @@ of its transaction any more, and then until its delete horizon has passed.
 import heapq
 from collections.abc import Iterable
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
-from tidelog.kernel.failures import CorruptError
+from tidelog.node.log.txn_index import Aborted
 from tidelog.wire.records import BatchHeader
 
-ENTRY: Final = Struct(">hqqqq")
-assert ENTRY.size == 34
-_VERSION: Final = 0
 _KEY_HEAD: Final = Struct(">hh")
 _ABORT: Final = 0
 _COMMIT: Final = 1
-
-
-class Aborted(NamedTuple):
-    """One aborted transaction, as `.txnindex` files have it."""
-
-    first_offset: int
-    producer_id: int
-    last_offset: int
-    last_stable_offset: int
-
-
-def decode_aborted(content: bytes, *, place: str) -> list[Aborted]:
-    """A `.txnindex` file; CorruptError where it is not one."""
-    if len(content) % ENTRY.size:
-        raise CorruptError(file=place, position=len(content), reason="a broken last entry")
-    found = []
-    for version, producer_id, first, last, stable in ENTRY.iter_unpack(content):
-        if version != _VERSION or last < first:
-            raise CorruptError(file=place, position=0, reason="no index of aborted transactions")
-        found.append(Aborted(first, producer_id, last, stable))
-    return found
-
-
-def encode_aborted(entries: Iterable[Aborted]) -> bytes:
-    return b"".join(
-        ENTRY.pack(_VERSION, entry.producer_id, entry.first_offset, entry.last_offset, entry[3])
-        for entry in entries
-    )
 
 
 class _Aborting:

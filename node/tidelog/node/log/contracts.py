@@ -1,11 +1,15 @@
 """What goes in and out of a log, and what it asks of the directory that holds it."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import File
 from tidelog.kernel.ids import Partition, TopicPartition, Uuid
+from tidelog.kernel.instant import Instant
+
+if TYPE_CHECKING:
+    from tidelog.node.log.log import Log
 
 OnBad = Callable[[CorruptError], None]
 
@@ -120,6 +124,9 @@ class LogKeeper(Protocol):
     def rolled(self, name: LogName) -> None:
         """A segment was sealed: a flush in the background should follow."""
 
+    def flush_wanted(self, log: "Log", when: Instant) -> None:
+        """Too much of it is unflushed by then: flush it in a round."""
+
     def touched(self, name: LogName) -> None:
         """Its start, end or recovery point moved, or it has files now."""
 
@@ -135,6 +142,9 @@ class NoKeeper:
 
     def rolled(self, name: LogName) -> None:
         """Nobody flushes in the background."""
+
+    def flush_wanted(self, log: "Log", when: Instant) -> None:
+        """Whoever owns it flushes when it likes."""
 
     def touched(self, name: LogName) -> None:
         """No checkpoint is kept."""

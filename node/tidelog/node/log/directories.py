@@ -279,6 +279,34 @@ class LogDirectories:
         for one in self.working:
             one.together, one.missing = frozenset(self.directory_ids), self._missing
 
+    def kept(self) -> Mapping[Uuid, Sequence[int]]:
+        """Partitions by topic that lost nothing anyone counts on, whatever happened."""
+        found: dict[Uuid, list[int]] = {}
+        for one in self.working:
+            for (topic, partition), topic_id in one.kept.rows.items():
+                key = topic, partition
+                log = one.log(*key) if key in one else None
+                if log is not None and log.name.topic_id == topic_id and log.missing_from is None:
+                    found.setdefault(topic_id, []).append(partition)
+        return found
+
+    def keep(self, key: TopicPartition, topic_id: Uuid) -> None:
+        """All that was vouched for in this log is on stable storage, and will be."""
+        directory = self._where.get(key)
+        if directory is not None:
+            directory.kept.add(key, topic_id)
+
+    def strike(self, key: TopicPartition) -> None:
+        """It will not be, as soon as that is written down."""
+        directory = self._where.get(key)
+        if directory is not None:
+            directory.kept.strike(key)
+
+    def may_be_kept(self, key: TopicPartition) -> bool:
+        """Whether a start after a power loss may find that this log has all it vouched for."""
+        directory = self._where.get(key)
+        return directory is not None and directory.kept.holds(key)
+
     # -- high watermarks
 
     def high_watermark(self, topic: str, partition: int) -> Offset:

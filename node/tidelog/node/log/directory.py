@@ -13,9 +13,11 @@ from tidelog.kernel.ids import (
     Uuid,
     uuid_text,
 )
+from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import TOPIC_NAME_CHARS_MAX
 from tidelog.node.log import checkpoints
 from tidelog.node.log.contracts import LogName
+from tidelog.node.log.kept import Kept, KeptFile
 from tidelog.node.log.log import Log
 from tidelog.node.log.marks import (
     MARK_NAME,
@@ -28,6 +30,7 @@ from tidelog.node.log.marks import (
 from tidelog.node.log.offset_tables import NAMES, OffsetTables, Table
 from tidelog.node.log.ownership import Owner, claim
 from tidelog.node.log.recovery import Cut, Expected, is_as_closed, recover
+from tidelog.node.log.rounds import Rounds
 from tidelog.node.log.settings import LogSettings
 from tidelog.wire.errors import ErrorCode, Rejected
 
@@ -90,6 +93,8 @@ class LogDirectory:
         self.offline: dict[TopicPartition, CorruptError] = {}
         """Logs that must not be used, and why."""
         self.recovered: list[Recovered] = []
+        self.rounds = Rounds()
+        self.kept = Kept()
         self._directory = directory
         self._owner = owner
         self._logs: dict[TopicPartition, Log] = {}
@@ -164,10 +169,12 @@ class LogDirectory:
         if has_files:
             self._move_aside(f"{topic}-{partition}", topic_id)
         if log is not None:
+            self.rounds.forget(log)
             log.delete()
         self._logs.pop(key, None)
         self.offline.pop(key, None)
         self._gone.add(key)
+        self.kept.strike(key)
         self._rolled.pop(key, None)
         self._cleaned.pop(key, None)
         self._tables.drop(key)
@@ -201,6 +208,9 @@ class LogDirectory:
 
     def rolled(self, name: LogName) -> None:
         self._rolled[name.key] = None
+
+    def flush_wanted(self, log: Log, when: Instant) -> None:
+        self.rounds.want(log, when)
 
     def touched(self, name: LogName) -> None:
         self._touched[name] = None
@@ -251,6 +261,10 @@ class LogDirectory:
     def cleaned(self, key: TopicPartition) -> int | None:
         """Up to where a log was compacted; None where it never was."""
         return self._cleaned.get(key)
+
+    def take_kept(self) -> KeptFile | None:
+        """The file of what a power loss leaves whole, where it is to be written."""
+        return self.kept.begin(self._directory)
 
     def sync(self) -> None:
         """Force out which checkpoints are in force; in any thread."""
@@ -375,6 +389,7 @@ class LogDirectory:
         for key, log in self._logs.items():
             log.fail(self.offline[key])
         self._logs.clear()
+        self.rounds.forget_all()
         self._touched.clear()
         self._rolled.clear()
         self._removals.clear()
@@ -401,7 +416,7 @@ class LogDirectory:
         self._directory.replace(
             checkpoints.CLEAN_SHUTDOWN,
             f'{{"version":0,"brokerEpoch":{incarnation}}}'.encode("ascii"),
-            durable=False,
+            durable=synced,
         )
         self.write_mark(clean=True, synced=synced, logs=closed)
 
@@ -475,6 +490,7 @@ class LogDirectory:
         offsets = self._read_checkpoints()
         self._tables = OffsetTables(offsets)
         self._starts_in_force = offsets.get(checkpoints.LOG_STARTS, {})
+        self.kept.load(self._directory, trusted=not away)
         closed = mark.logs if mark is not None and self.last_stop is LastStop.CLEAN else {}
         self._cleaned = dict(offsets.get(checkpoints.CLEANED, {}))
         for name, key in found.items():
@@ -517,8 +533,10 @@ class LogDirectory:
         directory = self._directory.directory(directory_name)
         point = self._tables.get(checkpoints.RECOVERY_POINTS, key)
         try:
+            promised = int(point)
             if closed is not None and not is_as_closed(directory, closed):
-                closed = None
+                # With less than its stop vouched for it could lead, and shorten the others.
+                promised, closed = max(point, closed.end), None
             topic_id = ZERO_UUID if closed is None else closed.topic_id
             if topic_id == ZERO_UUID:
                 content = directory.read_all(checkpoints.PARTITION_METADATA)
@@ -529,7 +547,8 @@ class LogDirectory:
             else:
                 start = self._tables.get(checkpoints.LOG_STARTS, key)
                 compacted = key in self._cleaned
-                expected = Expected(self.last_stop, point, start, now_ms, compacted)
+                settled = self.checkpointed_high_watermark(key)
+                expected = Expected(self.last_stop, promised, start, now_ms, settled, compacted)
                 loaded = recover(directory, expected, settings)
                 log.adopt(loaded, point, now_ms)
                 self.recovered.append(Recovered(directory_name, loaded.bytes_scanned, loaded.cut))

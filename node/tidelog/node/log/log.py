@@ -10,11 +10,13 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.files import Directory, Syncable
+from tidelog.kernel.files import Directory, Held, Syncable
 from tidelog.kernel.ids import ZERO_UUID, Uuid
-from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.instant import Instant
+from tidelog.node.log.aborted import aborted_in, are_whole, index_of
 from tidelog.node.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from tidelog.node.log.contracts import Appended, FileSlice, LogKeeper, LogName
+from tidelog.node.log.dirty import Dirty
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.epochs import EpochCache
 from tidelog.node.log.lookup import TimestampOffset, first_at_or_after, largest, slice_of
@@ -22,14 +24,21 @@ from tidelog.node.log.marks import ClosedLog
 from tidelog.node.log.producers import Producers, WrittenBatch
 from tidelog.node.log.recovery import Loaded, load_closed, load_producers
 from tidelog.node.log.rolling import RollLimits
-from tidelog.node.log.segment import SNAPSHOT_SUFFIX, Segment, file_name
+from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import SegmentList, make_segment
 from tidelog.node.log.settings import LogSettings
-from tidelog.node.log.snapshots import remove_snapshots, snapshot_offsets, write_snapshot
-from tidelog.node.log.swap import SWAP_SUFFIX
+from tidelog.node.log.snapshots import remove_snapshots, write_snapshot
+from tidelog.node.log.txn_index import Aborted
+from tidelog.node.log.unflushed import Unflushed
 from tidelog.node.log.validation import NO_TIMESTAMP, check_replicated
 from tidelog.wire.errors import ErrorCode, Rejected
-from tidelog.wire.records import APPEND_TIME_BIT, BatchHeader, iterate_batches, place_batch
+from tidelog.wire.records import (
+    APPEND_TIME_BIT,
+    CONTROL_BIT,
+    BatchHeader,
+    iterate_batches,
+    place_batch,
+)
 
 
 class Log:
@@ -58,27 +67,12 @@ class Log:
         self._deleted = False
         self._now_ms = self._segment_made_ms = 0
         self._limits: RollLimits | None = None
-        self._names_dirty = False
-        self._epochs_dirty = False
         self._epochs_unwritten = False
-        self._dirty_since: Instant | None = None
-        self._flush_floor: int | None = None
-        self._maybe_durable = 0
-        """Below it old bytes may be on the platter, and would come back if a cut were lost."""
+        self.dirty = Dirty(lambda when: keeper.flush_wanted(self, when))
+        """What no flush has begun with yet."""
+        self._unflushed = Unflushed(directory)
 
     # -- what it is
-
-    @property
-    def topic(self) -> str:
-        return self.name.topic
-
-    @property
-    def partition(self) -> int:
-        return self.name.partition
-
-    @property
-    def topic_id(self) -> Uuid:
-        return self.name.topic_id
 
     @property
     def has_files(self) -> bool:
@@ -130,9 +124,9 @@ class Log:
         self._epochs, self._producers = loaded.epochs, loaded.producers
         self._segments, self._active = loaded.segments, loaded.segments.active
         self._now_ms = self._segment_made_ms = now_ms
-        self._maybe_durable = loaded.end
+        self._unflushed.maybe_durable = loaded.end
         # Bytes found at open are not durable; neither are the names and the epochs.
-        self._names_dirty = self._epochs_dirty = True
+        self._unflushed.note_epochs()
         if self.recovery_point < self._active.base:
             self._keeper.rolled(self.name)  # the process that sealed them did not come to flush
         if self._directory.read_all(EPOCHS_NAME) != self._epochs.encode():
@@ -182,7 +176,7 @@ class Log:
         self._segments = SegmentList(self._directory, [make_segment(self._directory, base)])
         self._active = self._segments.active
         self._segment_made_ms = self._now_ms
-        self._names_dirty = True
+        self._unflushed.names = True
         self._keeper.touched(self.name)
         return self._segments
 
@@ -190,7 +184,7 @@ class Log:
         if self.name.topic_id != ZERO_UUID:
             content = encode_partition_metadata(self.name.topic_id)
             self._directory.replace(PARTITION_METADATA, content, durable=False)
-            self._names_dirty = True
+            self._unflushed.names = True
 
     # -- append
 
@@ -216,13 +210,14 @@ class Log:
         self.end = end = active.end
         if producer_id >= 0:
             self._producers.note(header, end - 1, now_ms)
-        if self._dirty_since is None:
-            self._dirty_since = now
+        self.dirty.grew(now, len(view), end, self.settings.flush)
         self._keeper.touched(self.name)
         stamp = header.max_timestamp if header.attributes & APPEND_TIME_BIT else NO_TIMESTAMP
         return Appended(first, end - 1, stamp, self.start)
 
-    def append_as_follower(self, now: Instant, now_ms: int, view: memoryview) -> Appended:
+    def append_as_follower(
+        self, now: Instant, now_ms: int, view: memoryview, high_watermark: int = 0
+    ) -> Appended:
         """Append batches as the leader wrote them; CorruptError where they do not fit."""
         first = self.end
         for header, batch in iterate_batches(view):
@@ -233,12 +228,21 @@ class Log:
                 self._write_epochs()
             active.append(batch, header, header.base_offset, self.settings.index_interval_bytes)
             self.end = active.end
-            if header.producer_id >= 0:
+            if header.attributes & CONTROL_BIT:
+                self._note_control(active, header, batch, now_ms, high_watermark)
+            elif header.producer_id >= 0:
                 self._producers.note(header, header.last_offset, now_ms)
-            if self._dirty_since is None:
-                self._dirty_since = now
+            self.dirty.grew(now, len(batch), active.end, self.settings.flush)
             self._keeper.touched(self.name)
         return Appended(first, self.end - 1, NO_TIMESTAMP, self.start)
+
+    def _note_control(
+        self, active: Segment, header: BatchHeader, batch: memoryview, now_ms: int, settled: int
+    ) -> None:
+        aborted = self._producers.take_control(header, batch, now_ms, settled)
+        if aborted is not None:
+            index_of(self._directory, self._opened(), active).append(aborted)
+            self._unflushed.names = True  # its file may be a new one
 
     def _repeated(self, batch: WrittenBatch, header: BatchHeader) -> Appended:
         first = batch.last_offset - batch.offset_delta
@@ -265,7 +269,7 @@ class Log:
         self._epochs_unwritten = True  # also where the disk is full
         self._directory.replace(EPOCHS_NAME, self._epochs.encode(), durable=False)
         self._epochs_unwritten = False
-        self._epochs_dirty = self._names_dirty = True
+        self._unflushed.note_epochs()
 
     # -- roll
 
@@ -307,7 +311,7 @@ class Log:
         self._active = segments.roll(self.end if base is None else base)
         self._segment_made_ms = now_ms
         write_snapshot(self._directory, self.end, self._producers)
-        self._names_dirty = True
+        self._unflushed.names = True
         self._keeper.rolled(self.name)
         return self._active
 
@@ -335,6 +339,25 @@ class Log:
             segment = segments.after(segment)  # compaction left nothing behind that offset
         return None
 
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Below it every transaction is decided, and stays so; a reader of what is committed goes
+        no further."""
+        if self._closed is not None:
+            if not self._closed.unstable:
+                return high_watermark
+            self._load()
+        unstable = self._producers.unstable
+        if not unstable.open and not unstable.ended:
+            return high_watermark  # as nearly always
+        first = unstable.first(high_watermark)
+        if first is None or first >= high_watermark:
+            return high_watermark
+        return min(max(first, self.start), high_watermark)
+
+    def aborted(self, offset: int, found: FileSlice, limit: int) -> list[Aborted]:
+        """What was aborted of the bytes that `read` found for an offset, below a limit."""
+        return aborted_in(self._directory, self._opened(), offset, found, limit)
+
     def offset_for_timestamp(self, timestamp: int, limit: int) -> TimestampOffset | None:
         """The first record of that time or later below `limit`."""
         if self.start >= limit:
@@ -343,9 +366,8 @@ class Log:
 
     def offset_of_max_timestamp(self, limit: int) -> TimestampOffset | None:
         """The first record with the largest timestamp below `limit`."""
-        if self.start >= limit:
-            return None
-        return largest(self._opened(), start=self.start, limit=limit)
+        beyond = self.start >= limit
+        return None if beyond else largest(self._opened(), start=self.start, limit=limit)
 
     # -- retention and compaction
 
@@ -375,6 +397,10 @@ class Log:
         if self._closed is None:
             self._producers.expire(now_ms - self.settings.producer_expiration_ms)
 
+    def has_told_aborted(self) -> bool:
+        """Whether the files say all that was aborted, for whoever knows nothing else of it."""
+        return are_whole(self._directory, self._opened())
+
     def take_cleaned(self, bases: list[int], size: int, now_ms: int) -> Segment | None:
         """Put the segment that waits as `.swap` files in the place of those with these bases.
 
@@ -383,67 +409,37 @@ class Log:
         """
         if self._segments is None:
             return None
-        after = next((one for one in self._segments if one.base > bases[-1]), None)
-        if after is None:
-            return None
-        new = Segment(self._directory, bases[0], end=after.base, size=size, suffix=SWAP_SUFFIX)
-        remove_at_ms = now_ms + self.settings.file_delete_delay_ms
-        if not self._segments.replace(bases, new, remove_at_ms):
-            return None
-        for base in bases[1:]:  # nobody looks for a segment that begins there any more
-            self._directory.unlink(file_name(base, SNAPSHOT_SUFFIX))
-        return new
+        return self._segments.replace(bases, size, now_ms + self.settings.file_delete_delay_ms)
 
     # -- flush
 
-    def flush_due(self, now: Instant) -> bool:
-        """Whether the topic's own limits ask for a flush now."""
-        if self._dirty_since is None:
-            return False
-        return (
-            self.end - self.recovery_point >= self.settings.flush_messages
-            or now - self._dirty_since >= ms(self.settings.flush_ms)
-        )
+    def look_for_flush(self, now: Instant) -> None:
+        """After a round with it: ask for the next one if need be."""
+        self.dirty.look(now, self.end, self.settings.flush)
 
     def dirty_files(self, upto: int) -> list[Syncable]:
         """What must be synced, in any thread, before `flushed(upto)` may be called."""
         if self._closed is not None and self.recovery_point < upto:
             self._load()
+        if upto >= self.end:
+            self.dirty.begins(upto)
         if self._segments is None:
             return []
-        found = self._segments.take_unsynced()
-        self._flush_floor = None
-        if upto >= self.end:
-            self._dirty_since = None
-        point = self.recovery_point
-        for segment in self._segments.from_offset(point):
-            if segment.base < upto and segment.end > point:
-                found += segment.syncables(sealed=segment is not self._active)
-        if self._epochs_dirty:
-            found += [self._directory.syncable(EPOCHS_NAME)]
-        if self._names_dirty:
-            found += self._named_since(point)
-        self._epochs_dirty = self._names_dirty = False
-        return found
+        return self._unflushed.files(self._segments, self.recovery_point, upto)
 
-    def _named_since(self, point: int) -> list[Syncable]:
-        """Small files, then the directories: a name counts only when its directory is synced."""
-        found = [
-            self._directory.syncable(file_name(offset, SNAPSHOT_SUFFIX))
-            for offset in snapshot_offsets(self._directory.names())
-            if offset > point
-        ]
-        found.append(self._directory.syncable(PARTITION_METADATA))
-        found.append(self._directory)
-        found.append(self._directory.parent)
-        return found
+    def hold_dirty(self) -> Held | None:
+        """As `dirty_files` of all there is, where that is one open file; None where it is not."""
+        active = self._active
+        held = None if active is None else self._unflushed.held(active, self.recovery_point)
+        if held is not None:
+            self.dirty.begins(self.end)
+        return held
 
     def flushed(self, upto: int) -> None:
         """The files `dirty_files` named are on stable storage."""
-        if self._flush_floor is not None:
-            upto = min(upto, self._flush_floor)  # cut, and maybe written anew, in between
+        upto = self._unflushed.reached(upto)
         assert upto <= self.end, (upto, self.end)
-        self._maybe_durable = self.end
+        self._unflushed.maybe_durable = self.end
         self.recovery_point = max(self.recovery_point, upto)
         self._keeper.touched(self.name)
 
@@ -464,6 +460,7 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return self.end
         segment = segments.holding(offset)
+        index_of(self._directory, segments, segment)
         position = segment.locate(offset)
         end = segment.header_at(position).base_offset if position < segment.size else offset
         self._lower_recovery_point(end)
@@ -489,7 +486,7 @@ class Log:
 
     def _lower_recovery_point(self, end: int) -> None:
         """Before the files shrink: else a start would miss what was flushed once."""
-        self._flush_floor = end if self._flush_floor is None else min(self._flush_floor, end)
+        self._unflushed.note_cut(end)
         if end < max(self.recovery_point, self.start):
             self.recovery_point = min(self.recovery_point, end)
             self.start = min(self.start, end)
@@ -501,12 +498,12 @@ class Log:
         if self._epochs.cut_from(self.end):
             self._write_epochs()
         remove_snapshots(self._directory, above=self.end)
-        if self.end < self._maybe_durable:
+        if self.end < self._unflushed.maybe_durable:
             segments.active.file.sync()
             self._directory.sync()
-            self._maybe_durable = self.end
+            self._unflushed.maybe_durable = self.end
         self._producers = load_producers(self._directory, list(segments), self.end, self._now_ms)
-        self._names_dirty = True
+        self._unflushed.names = True
 
     def advance_start(self, offset: int) -> None:
         """Records below `offset` are deleted; segments wholly below go."""
@@ -558,15 +555,13 @@ class Log:
     def close_clean(self) -> ClosedLog | None:
         """Write what a quick start needs; None of a log without files."""
         if self._segments is None:
-            closed = self._closed
-            return None if closed is None else replace(closed, topic_id=self.topic_id)
+            return self._closed and replace(self._closed, topic_id=self.name.topic_id)
         if self.missing_from is not None:
             self.abandon()
             return None  # the next start reads it, and sees what is missing
         active = self._segments.active
         self._segments.drop_below(self.start)  # as who reads it next does, and counts what is left
-        active.write_indexes(final=True)
-        write_snapshot(self._directory, self.end, self._producers)
+        self.settle()
         self._closed = ClosedLog(
             start=self.start,
             end=self.end,
@@ -575,10 +570,15 @@ class Log:
             active_bytes=active.size,
             active_timestamp=active.max_timestamp,
             epoch=self._epochs.latest,
-            topic_id=self.topic_id,
+            topic_id=self.name.topic_id,
+            unstable=not self._producers.unstable.is_empty,
         )
         self.abandon()
         return self._closed
+
+    def settle(self) -> list[Syncable]:
+        """Write what a clean stop writes, before the flush that is to cover it; its files."""
+        return self._unflushed.settle(self._active, self.end, self._producers, self._closed)
 
     def abandon(self) -> None:
         """Close the files as they are."""

@@ -44,6 +44,8 @@ class ClosedLog(Struct, frozen=True):
     """The newest leader epoch; one that wrote nothing stands here only."""
     topic_id: Uuid = ZERO_UUID
     """Zero where it must be read from the log's own directory."""
+    unstable: bool = False
+    """Whether a transaction may be undecided: who reads only what is committed must look."""
 
 
 class Mark(Struct, frozen=True):
@@ -83,6 +85,7 @@ def encode_mark(mark: Mark) -> bytes:
             log.active_timestamp,
             log.epoch,
             uuid_text(log.topic_id),
+            log.unstable,
         ]
         for name, log in mark.logs.items()
     }
@@ -126,5 +129,5 @@ def decode_mark(content: bytes | None) -> Mark | None:
 
 
 def _closed_log(*row: Any) -> ClosedLog:  # noqa: ANN401 -- numbers, then a text
-    numbers, topic_id = row[:7], row[7:]
-    return ClosedLog(*numbers, *map(uuid_from_text, topic_id))
+    numbers, topic_id, unstable = row[:7], row[7:8], row[8:]
+    return ClosedLog(*numbers, *map(uuid_from_text, topic_id), *unstable)

@@ -1,28 +1,17 @@
-"""What each producer wrote last in one log: idempotence, and its snapshots in Kafka's format."""
+"""What each producer wrote last in one log: idempotence, and the transactions that are open."""
 
 from collections import deque
 from collections.abc import Iterable
-from struct import Struct
-from struct import error as StructError  # noqa: N812 -- reads as the class it is
 from typing import Final, NamedTuple
 
-from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.limits import PRODUCER_BATCHES_KEPT, PRODUCERS_PER_LOG_MAX
-from tidelog.wire.crc import crc32c
+from tidelog.node.log.txn_index import Aborted
+from tidelog.node.log.unstable import Unstable
+from tidelog.node.log.verifications import Verifications
 from tidelog.wire.errors import ErrorCode, Rejected
-from tidelog.wire.records import BatchHeader
+from tidelog.wire.records import TRANSACTIONAL_BIT, BatchHeader, EndMarker, read_marker
 
 SEQUENCE_MASK: Final = 0x7FFF_FFFF
-SNAPSHOT_HEAD: Final = Struct(">hIi")
-ENTRY: Final = Struct(">qhiqiqiq")
-assert ENTRY.size == 46
-SNAPSHOT_VERSION: Final = 1
-
-# Kafka's format keeps one batch of each producer. The four before it stand behind Kafka's entries,
-# under the same checksum, where Kafka's readers do not look: a producer has up to five batches in
-# flight and may repeat any of them after a restart.
-OLDER_MAGIC: Final = b"older-1\n"
-OLDER: Final = Struct(">qiiqiq")
 
 
 class WrittenBatch(NamedTuple):
@@ -35,22 +24,46 @@ class WrittenBatch(NamedTuple):
     timestamp: int
 
 
+class WrittenMarker(NamedTuple):
+    """The marker that ended a producer's last transaction, for whoever asks for it once more."""
+
+    offset: int
+    committed: bool
+
+
 _new_batch = tuple.__new__  # skips the tuple's own Python-level constructor
 
 
 class Producer:
     """Invariant: batches are those of `epoch`, oldest first, without a gap in the sequence."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "next_sequence", "seen_ms", "txn_start")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "marker",
+        "next_sequence",
+        "seen_ms",
+        "txn_start",
+    )
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: deque[WrittenBatch] = deque(maxlen=PRODUCER_BATCHES_KEPT)
-        self.next_sequence = -1
-        """-1: nothing of this epoch is known, any may come."""
+        self.next_sequence = 0
         self.seen_ms = -1
         self.coordinator_epoch = -1
+        """Of the last marker; -1 before the first."""
         self.txn_start = -1
+        """The first offset of the transaction that is open; -1: none is."""
+        self.marker: WrittenMarker | None = None
+        """Of this epoch or an earlier one."""
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Its sequence begins at 0 again; a transaction stays open until its marker comes."""
+        self.epoch = epoch
+        self.batches.clear()
+        self.next_sequence = 0
 
     def note(self, batch: WrittenBatch) -> None:
         self.batches.append(batch)
@@ -64,11 +77,14 @@ class Producers:
     start anywhere: only what it repeats of before is not known for a repetition.
     """
 
-    __slots__ = ("_limit", "_producers")
+    __slots__ = ("_limit", "_producers", "unstable", "verifications")
 
     def __init__(self, limit: int = PRODUCERS_PER_LOG_MAX) -> None:
         self._producers: dict[int, Producer] = {}
         self._limit = limit
+        self.unstable = Unstable()
+        self.verifications = Verifications()
+        """In no snapshot: they are of one life, and of one history of the log."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -80,34 +96,38 @@ class Producers:
         """Every producer with its id."""
         return self._producers.items()
 
+    # -- records
+
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """The batch this one repeats, if it does; Rejected where it may not be appended."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return None  # its state expired, or it is new: it may start anywhere
         if header.producer_epoch == producer.epoch:
-            if header.base_sequence == producer.next_sequence or producer.next_sequence < 0:
-                return None
-            return _repeated(producer, header)
-        if header.producer_epoch < producer.epoch:
-            raise Rejected(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id}: epoch {header.producer_epoch} "
-                f"is older than {producer.epoch}",
-            )
-        if header.base_sequence != 0:
+            if header.base_sequence != producer.next_sequence and header.base_sequence >= 0:
+                return _repeated(producer, header)
+        elif header.producer_epoch < producer.epoch:
+            raise _older_epoch(header.producer_id, header.producer_epoch, producer)
+        elif header.base_sequence > 0:  # what coordinators write has none
             raise Rejected(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id}: epoch {header.producer_epoch} "
                 f"begins with sequence {header.base_sequence} instead of 0",
             )
+        if producer.txn_start >= 0 and not header.attributes & TRANSACTIONAL_BIT:
+            raise Rejected(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id}: its transaction is open since offset "
+                f"{producer.txn_start}, and this batch is not of it",
+            )
         return None
 
     def note(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
         """A batch of an idempotent producer is in the log."""
-        producer = self._producers.pop(header.producer_id, None)
-        if producer is None or producer.epoch != header.producer_epoch:
-            producer = Producer(header.producer_epoch)
+        known = self._producers.pop(header.producer_id, None)
+        producer = Producer(header.producer_epoch) if known is None else known
+        if producer.epoch != header.producer_epoch:
+            producer.begin_epoch(header.producer_epoch)
         self._producers[header.producer_id] = producer
         delta = header.last_offset_delta
         first = header.base_sequence
@@ -116,15 +136,99 @@ class Producers:
             kept = (first, last, last_offset, delta, header.max_timestamp)
             producer.note(_new_batch(WrittenBatch, kept))
         producer.seen_ms = now_ms
-        if len(self._producers) > self._limit:
-            self._forget_one()
+        if header.attributes & TRANSACTIONAL_BIT and producer.txn_start < 0:
+            producer.txn_start = last_offset - delta
+            self.unstable.begin(producer.txn_start)
+            self.verifications.end(header.producer_id)
+        if known is None:
+            self._make_room()
 
-    def _forget_one(self) -> None:
-        """Who wrote nothing for longest, and has no transaction open."""
-        idle = (one for one, producer in self._producers.items() if producer.txn_start < 0)
-        gone = next(idle, None)
-        if gone is not None:
-            del self._producers[gone]
+    # -- markers
+
+    def check_marker(self, marker: EndMarker) -> WrittenMarker | None:
+        """The marker that this one repeats, if it does; Rejected where its producer is of the past.
+
+        Of the same producer epoch and kind as the last thing the producer has here, it can only be
+        that one: a transaction of it that began since would have records here. In either case what
+        the coordinator has said of the producer's transaction is of the past now.
+        """
+        producer = self._producers.get(marker.producer_id)
+        if producer is not None and marker.producer_epoch < producer.epoch:
+            raise _older_epoch(marker.producer_id, marker.producer_epoch, producer)
+        self.verifications.end(marker.producer_id)
+        if producer is None:
+            return None
+        there = producer.marker
+        if there is None or marker.producer_epoch != producer.epoch or producer.txn_start >= 0:
+            return None
+        is_last = not producer.batches or producer.batches[-1].last_offset < there.offset
+        return there if is_last and there.committed == marker.committed else None
+
+    def check_coordinator(self, marker: EndMarker) -> None:
+        """Rejected where the last marker of its producer is of a later coordinator.
+
+        That is for an operator's markers alone. Their epochs are what somebody typed: held against
+        our coordinators, whose epochs brokers have heard of, one too high would be for ever.
+        """
+        producer = self._producers.get(marker.producer_id)
+        if producer is not None and marker.coordinator_epoch < producer.coordinator_epoch:
+            raise Rejected(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"producer {marker.producer_id}: a coordinator of epoch "
+                f"{producer.coordinator_epoch} came before that of {marker.coordinator_epoch}",
+            )
+
+    def end(
+        self, marker: EndMarker, offset: int, now_ms: int, high_watermark: int = 0
+    ) -> Aborted | None:
+        """A marker is in the log. What the index must have, where it aborts something."""
+        known = self._producers.pop(marker.producer_id, None)
+        producer = Producer(marker.producer_epoch) if known is None else known
+        if producer.epoch != marker.producer_epoch:
+            producer.begin_epoch(marker.producer_epoch)
+        self._producers[marker.producer_id] = producer
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.seen_ms = now_ms
+        producer.marker = WrittenMarker(offset, marker.committed)
+        first, producer.txn_start = producer.txn_start, -1
+        if known is None:
+            self._make_room()
+        if first < 0:
+            return None
+        self.unstable.settle(high_watermark)
+        stable = self.unstable.end(first, offset)
+        return None if marker.committed else Aborted(first, marker.producer_id, offset, stable)
+
+    def take_control(
+        self, header: BatchHeader, batch: memoryview, now_ms: int, high_watermark: int = 0
+    ) -> Aborted | None:
+        """A control batch as it stands in the log; as `end`."""
+        marker = read_marker(header, batch)
+        if header.producer_id >= 0 and marker is None:
+            self._note_emptied(header, now_ms)
+        elif marker is not None:
+            return self.end(marker, header.last_offset, now_ms, high_watermark)
+        return None
+
+    def _note_emptied(self, header: BatchHeader, now_ms: int) -> None:
+        """A marker that compaction has emptied: it still tells its producer's epoch."""
+        known = self._producers.get(header.producer_id)
+        if known is None:
+            known = self._producers[header.producer_id] = Producer(header.producer_epoch)
+            self._make_room()
+        elif known.epoch < header.producer_epoch:
+            known.begin_epoch(header.producer_epoch)
+        known.seen_ms = now_ms
+
+    # -- who stays
+
+    def _make_room(self) -> None:
+        """Of too many, forget who wrote nothing for longest and has no transaction open."""
+        if len(self._producers) > self._limit:
+            idle = (one for one, producer in self._producers.items() if producer.txn_start < 0)
+            gone = next(idle, None)
+            if gone is not None:
+                del self._producers[gone]
 
     def expire(self, seen_before_ms: int) -> int:
         """Forget who was not seen since then and has no transaction open; how many that were."""
@@ -137,17 +241,16 @@ class Producers:
             del self._producers[producer_id]
         return len(gone)
 
-    def encode(self) -> bytes:
-        """A snapshot file."""
-        entries = b"".join(map(_entry, self._producers.keys(), self._producers.values()))
-        older = [
-            OLDER.pack(producer_id, batch.first_sequence, *batch[1:])
-            for producer_id, producer in self._producers.items()
-            for batch in list(producer.batches)[:-1]
-        ]
-        tail = OLDER_MAGIC + b"".join(older) if older else b""
-        body = len(self._producers).to_bytes(4, "big") + entries + tail
-        return SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
+    def restore(self, producer_id: int, producer: Producer) -> None:
+        """One that wrote later than those before, as a snapshot has it."""
+        self._producers[producer_id] = producer
+
+
+def _older_epoch(producer_id: int, epoch: int, producer: Producer) -> Rejected:
+    return Rejected(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer_id}: epoch {epoch} is older than {producer.epoch}",
+    )
 
 
 def _repeated(producer: Producer, header: BatchHeader) -> WrittenBatch:
@@ -160,65 +263,3 @@ def _repeated(producer: Producer, header: BatchHeader) -> WrittenBatch:
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {header.producer_id}: sequence {first} instead of {producer.next_sequence}",
     )
-
-
-def _entry(producer_id: int, producer: Producer) -> bytes:
-    last = producer.batches[-1] if producer.batches else WrittenBatch(-1, -1, -1, 0, -1)
-    return ENTRY.pack(
-        producer_id,
-        producer.epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.offset_delta,
-        producer.seen_ms,
-        producer.coordinator_epoch,
-        producer.txn_start,
-    )
-
-
-def decode_snapshot(content: bytes, *, place: str) -> Producers:
-    """Read a snapshot file; CorruptError where it is not one."""
-    try:
-        return _read(content)
-    except (ValueError, StructError) as error:
-        raise CorruptError(file=place, position=0, reason=f"no snapshot: {error}") from error
-
-
-def _read(content: bytes) -> Producers:
-    version, checksum, count = SNAPSHOT_HEAD.unpack_from(content)
-    if version != SNAPSHOT_VERSION or crc32c(memoryview(content)[6:]) != checksum:
-        raise ValueError("wrong version or checksum")
-    entries_end = SNAPSHOT_HEAD.size + count * ENTRY.size
-    if not SNAPSHOT_HEAD.size <= entries_end <= len(content):
-        raise ValueError(f"{count} entries do not fit in")
-    state = Producers()
-    _read_entries(state, ENTRY.iter_unpack(content[SNAPSHOT_HEAD.size : entries_end]))
-    _read_older(state, content[entries_end:])
-    return state
-
-
-def _read_entries(state: Producers, entries: Iterable[tuple[int, ...]]) -> None:
-    for producer_id, epoch, sequence, offset, delta, seen_ms, coordinator, txn_start in entries:
-        producer = Producer(epoch)
-        producer.seen_ms = seen_ms
-        producer.coordinator_epoch = coordinator
-        producer.txn_start = txn_start
-        if sequence >= 0:
-            first = (sequence - delta) & SEQUENCE_MASK
-            producer.note(WrittenBatch(first, sequence, offset, delta, seen_ms))
-        state._producers[producer_id] = producer  # noqa: SLF001 -- its own reader
-
-
-def _read_older(state: Producers, tail: bytes) -> None:
-    """The batches before each producer's last, oldest first; anybody else's tail is none."""
-    if not tail.startswith(OLDER_MAGIC):
-        return
-    older: dict[int, list[WrittenBatch]] = {}
-    for producer_id, *batch in OLDER.iter_unpack(tail[len(OLDER_MAGIC) :]):
-        older.setdefault(producer_id, []).append(WrittenBatch(*batch))
-    for producer_id, batches in older.items():
-        producer = state.get(producer_id)
-        if producer is not None and producer.batches:
-            last = producer.batches.pop()
-            producer.batches.extend(batches)
-            producer.note(last)

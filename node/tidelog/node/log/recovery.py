@@ -31,6 +31,7 @@ from tidelog.node.log.snapshots import (
     write_snapshot,
 )
 from tidelog.node.log.swap import CLEANED_SUFFIX, SWAP_SUFFIX, finish_swaps
+from tidelog.node.log.txn_index import Aborted
 from tidelog.wire.records import BatchHeader
 
 LEFT_BEHIND = (".tmp", DELETED_SUFFIX)
@@ -67,6 +68,8 @@ class Expected(Struct, frozen=True):
     recovery_point: int
     start: int
     now_ms: int
+    high_watermark: int = 0
+    """As it was known last: markers below it are on every in-sync replica."""
     compacted: bool = False
     """Whether it was ever compacted: offsets may jump, whatever the topic's settings say now."""
 
@@ -97,6 +100,9 @@ class _Recovery:
             bases = [make_segment(self._directory, self._expected.start).base]
         first = self._first_doubted(bases)
         trusted, doubted = bases[:first], bases[first:]
+        if self._expected.last_stop is LastStop.POWER_LOSS:
+            # It may have brought back what an earlier start removed: of another history, but whole.
+            remove_snapshots(self._directory, above=doubted[0])
         self._segments = trusted_segments(self._directory, trusted, end=doubted[0])
         ahead = self._load_history(doubted[0])
         self._scan_all(doubted)
@@ -167,9 +173,21 @@ class _Recovery:
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
                 epoch = self._epochs.latest
             if header.producer_id >= 0:
-                self._producers.note(header, header.last_offset, self._expected.now_ms)
+                self._note_producer(segment, scan, size, header)
+        segment.aborted.settle()
         self._bytes_scanned += scan.position
         return scan
+
+    def _note_producer(self, segment: Segment, scan: Scan, size: int, header: BatchHeader) -> None:
+        expected = self._expected
+        if not header.is_control:
+            self._producers.note(header, header.last_offset, expected.now_ms)
+            return
+        aborted = self._producers.take_control(
+            header, scan.content(size), expected.now_ms, expected.high_watermark
+        )
+        if aborted is not None:
+            segment.aborted.note(aborted)
 
     def _stop_at(self, segment: Segment, scan: Scan, later: list[int]) -> None:
         """Cut a torn tail; refuse where the bad spot is damage instead."""
@@ -354,14 +372,25 @@ def load_producers(
     offset, producers = newest_snapshot(directory, end) or (0, Producers())
     for segment in segments:
         if offset < segment.end and segment.base < end:
-            for header in _headers_between(segment, max(offset, segment.base), end):
-                if header.producer_id >= 0:
-                    producers.note(header, header.last_offset, now_ms)
+            for _ in follow(producers, segment, max(offset, segment.base), end, now_ms):
+                pass  # the indexes have it
     return producers
 
 
-def _headers_between(segment: Segment, start: int, end: int) -> Iterator[BatchHeader]:
-    for _, header in segment.headers_from(segment.locate(start)):
+def follow(
+    producers: Producers, segment: Segment, start: int, end: int, now_ms: int
+) -> Iterator[Aborted]:
+    """Take a segment's batches from `start` up to `end` into the producers' state; what markers
+    among them aborted."""
+    for position, header in segment.headers_from(segment.locate(start)):
         if header.base_offset >= end:
             return
-        yield header
+        if header.producer_id < 0:
+            continue
+        if not header.is_control:
+            producers.note(header, header.last_offset, now_ms)
+            continue
+        batch = segment.batch_at(position, header)
+        aborted = producers.take_control(header, batch, now_ms)
+        if aborted is not None:
+            yield aborted

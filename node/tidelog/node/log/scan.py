@@ -66,6 +66,14 @@ class Scan:
             self.next_offset = header.base_offset + header.last_offset_delta + 1
             self.epoch = header.partition_leader_epoch
 
+    def content(self, size: int) -> memoryview:
+        """The bytes of the batch given last, by a walk that looks at checksums; none of one that is
+        larger than is read at a time."""
+        if size > len(self._buffer):
+            return memoryview(b"")
+        assert self._filled - self._at >= size, (self._filled, self._at, size)
+        return self._buffer[self._at : self._at + size]
+
     def _what_is_wrong(self, header: BatchHeader, size: int) -> str | None:
         if header.magic != 2:
             return f"magic {header.magic} instead of 2"

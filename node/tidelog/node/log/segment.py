@@ -5,9 +5,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.files import Directory, File, Syncable
+from tidelog.kernel.files import Directory, File, Held, Syncable
 from tidelog.node.log.index import OffsetIndex, TimeIndex
 from tidelog.node.log.scan import Scan
+from tidelog.node.log.txn_index import TxnIndex
 from tidelog.wire.records import HEADER, BatchHeader, new_header
 
 LOG_SUFFIX = ".log"
@@ -47,6 +48,7 @@ class Segment:
         "_suffix",
         "_trusted_from",
         "_trusted_to",
+        "aborted",
         "bad_at",
         "base",
         "end",
@@ -70,6 +72,10 @@ class Segment:
         self.size = size
         self.offsets = OffsetIndex(directory, file_name(base, OFFSET_INDEX_SUFFIX) + suffix)
         self.times = TimeIndex(directory, file_name(base, TIME_INDEX_SUFFIX) + suffix)
+        self.aborted = TxnIndex(
+            directory, file_name(base, TXN_INDEX_SUFFIX) + suffix, is_new=size == 0
+        )
+        """Transactions that were aborted by a marker in it."""
         self.first_timestamp = NEVER
         """The largest timestamp of the first batch: from it time-based rolling counts."""
         self.max_timestamp = NEVER
@@ -145,6 +151,7 @@ class Segment:
 
     def write_indexes(self, *, final: bool) -> None:
         """Bring the index files up to date; `final` adds the entry for the largest timestamp."""
+        self.aborted.write()
         if not self._indexes_loaded:
             return
         if final and self.size:
@@ -162,11 +169,23 @@ class Segment:
         self.end = end
         self.offsets.cut_from(position)
         self.times.cut_from(end - self.base)
+        self.aborted.cut_from(end)
         self.resume(interval)
 
+    def held(self) -> Held | None:
+        """Its file, for one sync that is to be quick."""
+        return None if self._file is None else self._file.held()
+
     def syncables(self, *, sealed: bool) -> list[Syncable]:
-        """What a flush must force out; an unsealed segment's indexes are rebuilt after a crash."""
+        """What a flush must force out; an unsealed segment's indexes are rebuilt after a crash.
+
+        Not so after a stop that flushed everything: then the one that nobody can check must be
+        right.
+        """
         found = [self._directory.syncable(self.name)]
+        if self.aborted.is_unsynced:
+            self.aborted.is_unsynced = False
+            found.append(self.aborted.file.syncable())
         if sealed:
             found += [self.offsets.file.syncable(), self.times.file.syncable()]
         return found
@@ -341,6 +360,7 @@ class Segment:
             self._file.renamed(self.name)
         self.offsets.file.name = file_name(self.base, OFFSET_INDEX_SUFFIX) + suffix
         self.times.file.name = file_name(self.base, TIME_INDEX_SUFFIX) + suffix
+        self.aborted.file.name = file_name(self.base, TXN_INDEX_SUFFIX) + suffix
 
     def remove(self) -> None:
         """The log file last: without it the others are taken for rubbish, not the reverse."""
@@ -384,6 +404,7 @@ class Segment:
             self._recent_lasts.clear()
             self._recent_positions.clear()
             self._indexes_loaded = False
+            self.aborted.unload()
 
     def close(self) -> None:
         if self._file is not None:

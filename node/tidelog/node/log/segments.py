@@ -4,7 +4,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 from tidelog.kernel.files import Directory, Syncable
-from tidelog.node.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name
+from tidelog.node.log.segment import (
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    Segment,
+    file_name,
+)
+from tidelog.node.log.swap import SWAP_SUFFIX
 
 SEGMENTS_KEPT_LOADED = 4
 DELETED_SUFFIX = ".deleted"
@@ -57,7 +64,7 @@ class SegmentList:
         if offset >= active.base:
             return active
         segment = self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
-        self._note_use(segment)
+        self.note_use(segment)
         return segment
 
     def after(self, segment: Segment) -> Segment | None:
@@ -68,7 +75,7 @@ class SegmentList:
         """All segments that hold the offset or anything above it."""
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]
 
-    def _note_use(self, segment: Segment) -> None:
+    def note_use(self, segment: Segment) -> None:
         """Of sealed segments only those read last keep their indexes in memory."""
         if segment in self._loaded:
             return
@@ -80,7 +87,7 @@ class SegmentList:
         """A new, empty segment to write to; the old one is sealed."""
         old = self.active
         old.write_indexes(final=True)
-        self._note_use(old)
+        self.note_use(old)
         self._sealed_unsynced.append(old)
         return self._add(base)
 
@@ -158,8 +165,9 @@ class SegmentList:
         for segment in due:
             segment.remove()
 
-    def replace(self, bases: list[int], new: Segment, remove_at_ms: int) -> bool:
-        """Put a compacted segment in the place of those with these bases; whether they were there.
+    def replace(self, bases: list[int], size: int, remove_at_ms: int) -> Segment | None:
+        """Put a compacted segment in the place of those with these bases; None if they are not
+        there any more.
 
         Its files get their own names later, when the old ones' removal is durable.
         """
@@ -167,7 +175,9 @@ class SegmentList:
         until = at + len(bases)
         old = self._segments[at:until]
         if self._bases[at:until] != bases or self.active in old:
-            return False
+            return None
+        end = self._bases[until]
+        new = Segment(self._directory, bases[0], end=end, size=size, suffix=SWAP_SUFFIX)
         for segment in old:
             if segment in self._loaded:
                 self._loaded.remove(segment)
@@ -175,7 +185,9 @@ class SegmentList:
             self._put_aside(segment, remove_at_ms)
         self._segments[at:until] = [new]
         self._bases[at:until] = [new.base]
-        return True
+        for base in bases[1:]:  # nobody looks for a segment that begins there any more
+            self._directory.unlink(file_name(base, SNAPSHOT_SUFFIX))
+        return new
 
     def close(self) -> None:
         """Retired segments stay: the next start finds them below the log's start."""

@@ -2,13 +2,14 @@
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
-from tidelog.node.log.producers import Producers, decode_snapshot
+from tidelog.node.log.producer_snapshot import decode_snapshot, encode_snapshot
+from tidelog.node.log.producers import Producers
 from tidelog.node.log.segment import SNAPSHOT_SUFFIX, file_name
 
 
 def write_snapshot(directory: Directory, offset: int, producers: Producers) -> None:
     # A kill leaves the old or the new file; a power loss is found out by the checksum.
-    directory.replace(file_name(offset, SNAPSHOT_SUFFIX), producers.encode(), durable=False)
+    directory.replace(file_name(offset, SNAPSHOT_SUFFIX), encode_snapshot(producers), durable=False)
 
 
 def newest_snapshot(directory: Directory, not_above: int) -> tuple[int, Producers] | None:

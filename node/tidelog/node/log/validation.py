@@ -106,7 +106,7 @@ def _check_fields(header: BatchHeader) -> None:
         )
     # One comparison for the ordinary batch: a known codec and no other flag.
     if not 0 <= header.attributes <= CODEC_MAX:
-        _check_attributes(header.attributes)
+        _check_attributes(header)
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise Rejected(ErrorCode.INVALID_RECORD, "a producer id without epoch or sequence")
 
@@ -142,7 +142,8 @@ def too_large(size: int, rules: BatchRules) -> Rejected:
     )
 
 
-def _check_attributes(attributes: int) -> None:
+def _check_attributes(header: BatchHeader) -> None:
+    attributes = header.attributes
     if attributes & CODEC_MASK > CODEC_MAX:
         raise Rejected(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {attributes & CODEC_MASK} is unknown"
@@ -153,9 +154,8 @@ def _check_attributes(attributes: int) -> None:
         raise Rejected(ErrorCode.INVALID_RECORD, "clients write no control batches")
     if attributes & DELETE_HORIZON_BIT:
         raise Rejected(ErrorCode.INVALID_RECORD, "only the broker sets the delete horizon")
-    if attributes & TRANSACTIONAL_BIT:
-        # There is no transaction a client could have begun.
-        raise Rejected(ErrorCode.INVALID_TXN_STATE, "transactional batch without a transaction")
+    if attributes & TRANSACTIONAL_BIT and header.producer_id < 0:
+        raise Rejected(ErrorCode.INVALID_RECORD, "a transactional batch of no producer")
 
 
 def _check_timestamps(header: BatchHeader, rules: BatchRules, now_ms: int) -> None:

@@ -38,6 +38,7 @@ from tidelog.wire.metadata_records import (
     StopKind,
     TopicCreated,
     TopicDeleted,
+    TransactionsActivated,
 )
 
 
@@ -98,6 +99,9 @@ class MetadataImage:
     controller_incarnation: Incarnation = Incarnation(0)
     run_id: str = ""
     producer_id_next: ProducerId = ProducerId(0)
+    transactions_epoch: Epoch = Epoch(0)
+    """Of the transaction coordinator's latest life; 0 before the first one."""
+    transactions_incarnation: Incarnation = Incarnation(0)
     brokers: dict[BrokerId, BrokerView] = field(default_factory=dict)
     topics: dict[Uuid, TopicView] = field(default_factory=dict)
     names: dict[str, TopicView] = field(default_factory=dict)
@@ -287,6 +291,7 @@ class MetadataImage:
         | FeatureChanged
         | ControllerActivated
         | ProducerIdsAllocated
+        | TransactionsActivated
         | SnapshotEnded,
     ) -> None:
         match record:
@@ -303,6 +308,11 @@ class MetadataImage:
             case ProducerIdsAllocated():
                 assert record.next > self.producer_id_next, (self.producer_id_next, record)
                 self.producer_id_next = record.next
+            case TransactionsActivated():
+                assert record.epoch > self.transactions_epoch, (self.transactions_epoch, record)
+                assert record.incarnation > self.transactions_incarnation, record
+                self.transactions_epoch = record.epoch
+                self.transactions_incarnation = record.incarnation
             case SnapshotEnded():
                 pass
             case _:
@@ -359,6 +369,8 @@ def _cluster_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         )
     if image.producer_id_next > 0:
         yield ProducerIdsAllocated(NO_LEADER, image.producer_id_next)
+    if image.transactions_epoch > 0:
+        yield TransactionsActivated(image.transactions_epoch, image.transactions_incarnation)
 
 
 def _topic_records(topic: TopicView) -> Iterator[MetadataRecord]:

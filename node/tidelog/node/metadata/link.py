@@ -1,4 +1,5 @@
-"""A broker's side of its conversation with the coordinator, without the socket.
+"""A broker's side of its conversation with the coordinator, without the socket; or the transaction
+coordinator's, who follows the image as brokers do.
 
 It registers on every connection, keeps the image up to date, and carries calls there and answers
 back. A call that was sent when the connection broke may or may not have been decided: it is sent
@@ -6,14 +7,22 @@ again, and says so. Where no coordinator comes within a while such a call times 
 never sent is refused then.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tidelog.kernel.ids import NO_LEADER, BrokerId, Incarnation, Offset, ProducerId, Uuid
+from tidelog.kernel.ids import (
+    NO_LEADER,
+    TRANSACTIONS_ID,
+    BrokerId,
+    Incarnation,
+    Offset,
+    ProducerId,
+    Uuid,
+)
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import (
     COORDINATOR_DOWN_WAIT_MS,
@@ -41,6 +50,7 @@ from tidelog.wire.control import (
     LogEnd,
     LogEnds,
     LogsDamaged,
+    Observe,
     ProducerIds,
     Refused,
     Register,
@@ -65,6 +75,16 @@ class Me(Struct, frozen=True):
     rack: str | None = None
     log_dirs: tuple[Uuid, ...] = ()
     stopped: StopKind = StopKind.FIRST_START
+    kept: Mapping[Uuid, Sequence[int]] = {}
+    """After a power loss: what it took nothing of that anyone counts on."""
+
+
+class Observer(Struct, frozen=True):
+    """What the transaction coordinator says of itself."""
+
+    cluster_id: str
+    incarnation: Incarnation
+    broker: BrokerId = TRANSACTIONS_ID
 
 
 class Connected(Struct, frozen=True):
@@ -132,13 +152,15 @@ class ImageChanged(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """This broker is unfenced, and its own image says so: it may serve."""
+    """This broker is unfenced, and its own image says so: it may serve. Of the transaction
+    coordinator: the image names this life, with the epoch it was given."""
 
     epoch: Offset
 
 
 class Fenced(Struct, frozen=True):
-    """The cluster gave this life up; it asks to be taken back."""
+    """The cluster gave this life up. A broker asks to be taken back; a transaction coordinator has
+    a successor, and must end."""
 
 
 class TurnedAway(Struct, frozen=True):
@@ -192,7 +214,7 @@ class Link:
     call is finished once.
     """
 
-    def __init__(self, me: Me) -> None:
+    def __init__(self, me: Me | Observer) -> None:
         self.image = MetadataImage(noting=True)
         """One object for the broker's whole life: a snapshot changes it in place."""
         self._me = me
@@ -238,12 +260,17 @@ class Link:
         if self._leaving or not self._connected:
             self._register_again = None
             return []
-        me = self._me
         self._session += 1
         self._coordinator = None
         self._parts.clear()
         self._register_again = Instant(now + ms(REGISTER_AGAIN_MS))
-        message = Register(
+        return [*self._break_calls(now), Send(self._introduction())]
+
+    def _introduction(self) -> Register | Observe:
+        me, applied = self._me, self.image.offset
+        if isinstance(me, Observer):
+            return Observe(self._session, me.cluster_id, me.incarnation, applied)
+        return Register(
             session=self._session,
             cluster_id=me.cluster_id,
             broker=me.broker,
@@ -253,9 +280,9 @@ class Link:
             rack=me.rack,
             log_dirs=me.log_dirs,
             stopped=me.stopped,
-            applied=self.image.offset,
+            applied=applied,
+            kept=tuple((topic, tuple(partitions)) for topic, partitions in me.kept.items()),
         )
-        return [*self._break_calls(now), Send(message)]
 
     def _connection(self, now: Instant, event: Connected | Disconnected) -> list[Effect]:
         if isinstance(event, Connected):
@@ -349,7 +376,8 @@ class Link:
             return [TurnedAway(message.code, message.detail)]
         self._coordinator = message.coordinator
         # How this life began is written now: registering anew in it, it has its files and cache.
-        self._me = replace(self._me, stopped=StopKind.KILLED)
+        if isinstance(self._me, Me):
+            self._me = replace(self._me, stopped=StopKind.KILLED, kept={})
         told_all = not self._joined  # by the membership
         effects = [*self._membership(now), *self._send_calls()]
         return effects if told_all else [*effects, *self._ends_wanted(self._all_places())]
@@ -433,6 +461,8 @@ class Link:
 
     def _membership(self, now: Instant) -> list[Effect]:
         """Whether the image says that this life of this broker may serve."""
+        if isinstance(self._me, Observer):
+            return self._observed(now, self._me.incarnation)
         known = self.image.brokers.get(self._me.broker)
         ours = known is not None and known.incarnation == self._me.incarnation
         if known is not None and ours and not known.fenced:
@@ -449,6 +479,18 @@ class Link:
             # nothing has come for a while.
             self._register_again = Instant(now + ms(JOIN_AGAIN_MS))
         return []
+
+    def _observed(self, now: Instant, mine: Incarnation) -> list[Effect]:
+        """As `_membership`. Who is followed by another one is never asked for again."""
+        if self.image.transactions_incarnation > mine:
+            self._joined, self._leaving, self._register_again = False, True, None
+            return [Fenced()]
+        if self.image.transactions_incarnation < mine:
+            self._register_again = Instant(now + ms(JOIN_AGAIN_MS))
+            return []
+        self._register_again = None
+        was_joined, self._joined = self._joined, True
+        return [] if was_joined else [Joined(Offset(self.image.transactions_epoch))]
 
 
 def _message(to: Incarnation, asked: Asked, sent_at: Offset | None) -> ToCoordinator:

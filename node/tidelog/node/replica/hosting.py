@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
+
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import (
     NO_LEADER,
+    NO_OFFSET,
     ZERO_UUID,
     BrokerId,
     Epoch,
@@ -15,6 +18,7 @@ from tidelog.kernel.ids import (
 )
 from tidelog.kernel.instant import Instant
 from tidelog.node.log.directories import LogDirectories
+from tidelog.node.log.flush_policy import FlushRules, flush_rules
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.validation import rules_of
@@ -23,7 +27,7 @@ from tidelog.node.replica.follower import Follower
 from tidelog.node.replica.leader import AdvanceHighWatermark, Leader
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.throttle import Throttled, throttled_of
-from tidelog.node.settings import topic_reader
+from tidelog.node.settings import BROKER, topic_reader
 from tidelog.wire.codecs import Codec
 from tidelog.wire.control import DamagedLog
 from tidelog.wire.errors import Rejected
@@ -55,6 +59,8 @@ class Roles(Protocol):
     def rests(self, now: Instant, replica: Replica) -> None: ...
 
     def began_anew(self, replica: Replica, end: Offset) -> None: ...
+
+    def vouches(self, now: Instant, replica: Replica) -> None: ...
 
 
 class _TopicSettings(NamedTuple):
@@ -88,6 +94,10 @@ class Hosting:
         self._settings = broker_settings
         self._on_trouble = on_trouble
         """Told of a partition whose files cannot be used; the others go on."""
+        self._unkept: dict[Replica, None] = {}
+        """Under `commit`, and not yet known to have all that they vouched for on stable storage."""
+        self._leaving: dict[Replica, None] = {}
+        """Under `commit` no more, as soon as that is known of them no more."""
         self._read: dict[tuple[tuple[str, str], ...], _TopicSettings] = {}
         """By what a topic sets itself: reading takes longer than all else in opening a log."""
 
@@ -119,12 +129,12 @@ class Hosting:
         """A power loss may have left a log without the file that names its topic. Whoever made the
         name's next topic meanwhile counted on nobody who was away: where nobody counts on this
         replica, its records may be the old topic's."""
-        topic = image.names.get(log.topic)
+        topic = image.names.get(log.name.topic)
         if topic is None:
             return False
         if log.name.topic_id != ZERO_UUID:
             return log.name.topic_id == topic.id
-        view = image.partition(topic.id, log.partition)
+        view = image.partition(topic.id, log.name.partition)
         return view is not None and self._me in (*view.isr, *view.elr, *view.last_known)
 
     def follow(self, now: Instant, changes: Changes) -> None:
@@ -148,9 +158,10 @@ class Hosting:
                 replica = self._replicas.get((name, Partition(index)))
                 if replica is None:
                     continue
-                replica.log.settings = settings.log
+                replica.log.settings = self._held(replica, settings.log)
                 replica.rules = rules_of(settings.log)
                 replica.throttled = settings.throttled
+                self._take_policy(now, replica)
                 leader = replica.leader
                 if leader is not None and leader.asks_min_in_sync(settings.min_in_sync):
                     self._roles.confirmed(now, replica, leader.recount())
@@ -263,6 +274,8 @@ class Hosting:
         log = self._logs.create(topic.name, partition, topic.id, settings.log)
         replica = Replica(topic.name, partition, topic.id, log, rules_of(settings.log))
         replica.throttled = settings.throttled
+        log.settings = self._held(replica, settings.log)
+        replica.policy = log.settings.flush
         replica.kept = Offset(min(self._logs.high_watermark(topic.name, partition), log.end))
         self._replicas.add(replica)
         return replica
@@ -293,6 +306,8 @@ class Hosting:
             min_in_sync=self._settings_of(topic).min_in_sync,
             now=now,
         )
+        replica.begin_vouching(now)
+        replica.leader.own = replica.vouched
         self._roles.leads(now, replica)
 
     def _follow_leader(self, now: Instant, replica: Replica, view: PartitionView) -> None:
@@ -305,7 +320,48 @@ class Hosting:
             return
         replica.rest()
         replica.follower = Follower(view.leader, view.leader_epoch, replica.kept)
+        replica.begin_vouching(now)
         self._roles.follows(now, replica)
+
+    def _held(self, replica: Replica, settings: LogSettings) -> LogSettings:
+        """A log that is known to have all it vouched for on stable storage stays under `commit`
+        until that is known no more."""
+        if settings.flush.commit:
+            self._unkept[replica] = None
+            return settings
+        self._unkept.pop(replica, None)
+        self._logs.strike(replica.key)
+        if not self._logs.may_be_kept(replica.key):
+            return settings
+        self._leaving[replica] = None
+        return msgspec.structs.replace(settings, flush=FlushRules(commit=True))
+
+    def settle_policies(self, now: Instant, image: MetadataImage) -> None:
+        """Now and then: who has flushed all there is shall be known for it, and whoever was known
+        for it, and is no more, vouches by its new policy."""
+        for replica in list(self._unkept):
+            if self._replicas.get(replica.key) is not replica:
+                del self._unkept[replica]
+            elif replica.by_flush and replica.vouched != NO_OFFSET:
+                del self._unkept[replica]
+                self._logs.keep(replica.key, replica.topic_id)
+        for replica in list(self._leaving):
+            topic = image.topics.get(replica.topic_id)
+            if topic is None or self._replicas.get(replica.key) is not replica:
+                del self._leaving[replica]
+            elif not self._logs.may_be_kept(replica.key):
+                del self._leaving[replica]
+                replica.log.settings = self._held(replica, self._settings_of(topic).log)
+                self._take_policy(now, replica)
+
+    def _take_policy(self, now: Instant, replica: Replica) -> None:
+        """Its log has the rules of now: whoever waits for a flush that comes no more is told."""
+        rules = replica.log.settings.flush
+        if rules == replica.policy:
+            return
+        replica.policy = rules
+        replica.begin_vouching(now)
+        self._roles.vouches(now, replica)
 
     def _begin_epoch(self, log: Log, epoch: Epoch) -> None:
         latest = log.latest_epoch
@@ -352,10 +408,18 @@ def log_settings(topic: Mapping[str, str], broker: Mapping[str, str]) -> LogSett
         min_compaction_lag_ms=value("min.compaction.lag.ms"),
         max_compaction_lag_ms=value("max.compaction.lag.ms"),
         delete_retention_ms=value("delete.retention.ms"),
-        flush_messages=value("flush.messages"),
-        flush_ms=value("flush.ms"),
+        flush=_flush_rules(topic, broker, value),
         producer_expiration_ms=int(broker.get("producer.id.expiration.ms", 86_400_000)),
     )
+
+
+def _flush_rules(
+    topic: Mapping[str, str], broker: Mapping[str, str], value: Callable[[str], Any]
+) -> FlushRules:
+    name = "flush.policy"
+    policy = value(name) if name in topic or name in broker else None
+    size = int(BROKER.read(broker, "flush.bytes"))
+    return flush_rules(policy, value("flush.messages"), value("flush.ms"), size)
 
 
 def _level(codec: Codec | None, value: Callable[[str], Any]) -> int | None:

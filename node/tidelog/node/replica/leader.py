@@ -56,6 +56,7 @@ class Leader:
         "high_watermark",
         "in_sync",
         "min_in_sync",
+        "own",
         "partition_epoch",
         "proposing",
         "replicas",
@@ -73,7 +74,8 @@ class Leader:
     ) -> None:
         self._me = me
         self.epoch: Epoch = view.leader_epoch
-        self.end = self.epoch_start = end
+        self.end = self.epoch_start = self.own = end
+        """`own` is up to where this replica vouches: its end, or what of it is flushed."""
         self.high_watermark = min(high_watermark, end)
         self._asked_min = min_in_sync
         self._members: dict[BrokerId, Member] = {}
@@ -138,7 +140,7 @@ class Leader:
     def ends(self) -> dict[BrokerId, Offset]:
         """Up to where each replica vouches; UNKNOWN where it has not spoken in this epoch."""
         return {
-            self._me: self.end,
+            self._me: self.own,
             **{broker: member.vouched for broker, member in self._members.items()},
         }
 
@@ -149,13 +151,22 @@ class Leader:
 
     # -- what is safe
 
-    def appended(self, now: Instant, end: Offset) -> AdvanceHighWatermark | None:
-        """The leader's own log now ends there."""
+    def appended(
+        self, now: Instant, end: Offset, own: Offset | None = None
+    ) -> AdvanceHighWatermark | None:
+        """The leader's own log now ends there, and it vouches for so much of it, or all."""
         assert end >= self.end, (end, self.end)
         for member in self._members.values():
             if member.vouched == self.end:
                 member.caught_up = now  # it was, until this very moment
         self.end = end
+        self.own = end if own is None else own
+        return self._advance()
+
+    def vouches(self, own: Offset) -> AdvanceHighWatermark | None:
+        """The leader's own log is flushed so far, or another policy counts for it."""
+        assert own <= self.end, (own, self.end)
+        self.own = own
         return self._advance()
 
     def attached(self, broker: BrokerId) -> None:
@@ -189,7 +200,7 @@ class Leader:
         """Rule 1: over the maximal ISR, and not while the confirmed one is too small."""
         if not self.enough_in_sync():
             return None
-        replicated = self.end
+        replicated = self.own
         for member in self._counted:
             replicated = min(replicated, member.vouched)
         if replicated <= self.high_watermark:

@@ -5,7 +5,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import BrokerId, Incarnation, Offset, Partition
+from tidelog.kernel.ids import NO_OFFSET, BrokerId, Incarnation, Offset, Partition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.ipc.events import Kind, Value
 from tidelog.node.log.log import Log
@@ -305,9 +305,20 @@ class Receiving:
             if stream.address != address or not stream.is_begun:
                 return
         for channel in stream.acks:
-            log = stream.channels[channel].log
-            self._outbox.say(address, Ack(channel, Offset(log.end), Offset(log.start)))
+            self._ack(stream, channel, stream.channels[channel])
         stream.acks.clear()
+
+    def flushed(self, replica: Replica) -> None:
+        """What is flushed of it is vouched for."""
+        for stream in self._streams.values():
+            channel = stream.wanted.get(replica)
+            if channel and _follower(replica).attached:
+                self._ack(stream, channel, replica)
+
+    def _ack(self, stream: Incoming, channel: int, replica: Replica) -> None:
+        vouched = replica.vouched
+        if vouched != NO_OFFSET:
+            self._outbox.say(stream.address, Ack(channel, vouched, Offset(replica.log.start)))
 
     def _take(
         self, now: Instant, stream: Incoming, message: Message, payload: Payload | None
@@ -453,12 +464,13 @@ class Receiving:
             self._attach(now, stream, replica)
             return
         try:
-            log.append_as_follower(now, self._wall_ms(now), view)
+            log.append_as_follower(now, self._wall_ms(now), view, follower.high_watermark)
         except CorruptError as bad:
             raise WireError(str(bad)) from bad  # what came is bad, not what is here
         replica.grew(len(view))
         self._learn(now, replica, message.high_watermark, message.log_start)
-        stream.acks[message.channel] = None
+        if not replica.by_flush:  # else its flush tells
+            stream.acks[message.channel] = None
 
     def _learn(
         self, now: Instant, replica: Replica, high_watermark: Offset, log_start: Offset

@@ -8,7 +8,9 @@ from typing import Final
 from msgspec import Struct, field
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import NO_EPOCH, Epoch, Offset, Partition, TopicPartition, Uuid
+from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset, Partition, TopicPartition, Uuid
+from tidelog.kernel.instant import Instant
+from tidelog.node.log.flush_policy import OS, FlushRules
 from tidelog.node.log.log import Log
 from tidelog.node.log.validation import BatchRules
 from tidelog.node.replica.follower import Follower
@@ -37,6 +39,11 @@ class Replica(Struct, eq=False):
     """None while this broker leads, or nobody does."""
     kept: Offset = Offset(0)
     """The high watermark as far as it was known when it was last neither."""
+    policy: FlushRules = OS
+    """By which it vouches."""
+    owed: Offset = Offset(0)
+    """So much must be flushed before it vouches for anything: where its log ended when its role or
+    its policy began."""
     above: deque[tuple[Offset, int]] = field(default_factory=deque)
     """What was appended above the high watermark: where it ends, how many bytes it is."""
     told: Offset = Offset(0)
@@ -55,6 +62,28 @@ class Replica(Struct, eq=False):
         if self.leader is not None:
             return self.leader.high_watermark
         return self.kept if self.follower is None else self.follower.high_watermark
+
+    @property
+    def by_flush(self) -> bool:
+        """It vouches for nothing that is not flushed."""
+        return self.policy.commit
+
+    @property
+    def vouched(self) -> Offset:
+        """Up to where it answers for its log, in its role; NO_OFFSET: for nothing yet."""
+        log = self.log
+        if not self.policy.commit:
+            return Offset(log.end)
+        flushed = log.recovery_point
+        return Offset(flushed) if flushed >= min(self.owed, log.end) else NO_OFFSET
+
+    def begin_vouching(self, now: Instant) -> None:
+        """Its role begins, or its policy: under `commit` all there is must be flushed first. Bytes
+        found in a file are not taken for flushed under any policy that flushes at all."""
+        log = self.log
+        self.owed = Offset(log.end)
+        if log.settings.flush is not OS and log.recovery_point < log.end:
+            log.dirty.ask(now)
 
     @property
     def epoch(self) -> Epoch | None:

@@ -205,16 +205,31 @@ class Replication:
     def appended(self, now: Instant, replica: Replica, batch: Payload) -> None:
         """The leader's log has one batch more."""
         leader = _leader(replica)
-        advance = leader.appended(now, Offset(replica.log.end))
+        advance = leader.appended(now, Offset(replica.log.end), replica.vouched)
         if len(leader.replicas) == 1:
             if advance is not None:
                 self._waiting.advanced(now, replica.key, len(batch))
+            elif replica.by_flush:
+                replica.grew(len(batch))
             return
         replica.grew(len(batch))
         self._lagging[replica] = None
         self._sending.appended(now, replica, batch)
         if advance is not None:
             self._advanced(now, replica, advance)
+
+    def vouches(self, now: Instant, replica: Replica) -> None:
+        """Its log is flushed further, or another policy counts for it: it may vouch for more."""
+        leader = replica.leader
+        if leader is None:
+            if replica.follower is not None:
+                self._receiving.flushed(replica)
+            return
+        advance = leader.vouches(replica.vouched)
+        if advance is not None:
+            self._advanced(now, replica, advance)
+        else:
+            self._waiting.advanced(now, replica.key, 0)  # who waits for this replica alone
 
     def begins_later(self, now: Instant, replica: Replica) -> None:
         """Records at the start of a log that is led here were deleted."""

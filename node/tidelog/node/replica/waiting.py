@@ -25,6 +25,9 @@ class Waiter(Struct, eq=False):
     missing: int
     """Bytes that must still come below the high watermark; a produce has its own `ready`."""
     ready: Callable[[], bool] | None = None
+    grown: Callable[[TopicPartition], int] | None = None
+    """How many bytes more of a partition there are to be read, for whoever may not read all that is
+    below the high watermark."""
     done: bool = False
 
 
@@ -82,7 +85,8 @@ class Waiting:
             return
         woken: list[Waiter] = []
         for waiter in waiters:
-            waiter.missing -= size
+            grown = waiter.grown
+            waiter.missing -= size if grown is None else grown(key)
             if waiter.ready() if waiter.ready else waiter.missing <= 0:
                 woken.append(waiter)
         self._wake(now, woken)

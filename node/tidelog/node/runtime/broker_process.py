@@ -17,6 +17,7 @@ from tidelog.kernel.launch import (
     BrokerLaunch,
     board_name,
     broker_directories,
+    broker_ledger,
     coordinator_endpoint,
 )
 from tidelog.node.api.broker import Broker
@@ -45,11 +46,14 @@ from tidelog.node.runtime.aside import Aside
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.descriptors import share_of_this_process
 from tidelog.node.runtime.disk import open_disks
+from tidelog.node.runtime.ledger import open_ledger
 from tidelog.node.runtime.neighbours import Neighbours
 from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
 from tidelog.node.runtime.recorder import Recorder
 from tidelog.node.runtime.replicator import Replicator, ReplicatorParts
 from tidelog.node.runtime.storage import Storage, StorageParts
+from tidelog.node.runtime.stories import Stories
+from tidelog.node.runtime.transactor import Transactor
 from tidelog.wire.errors import ErrorCode
 
 _HEARTBEAT_S: Final = limits.HEARTBEAT_MS / 1000
@@ -91,6 +95,7 @@ class BrokerProcess:
         )
         ring = self._board.ring(launch.board_slot)
         self._recorder = Recorder(ring, log, launch.incarnation, self._topic_name)
+        self._stories = Stories(loop, log, launch.incarnation)
 
     def start(self) -> None:
         """Open the log directory, find the coordinator; clients are let in once it has answered."""
@@ -140,13 +145,17 @@ class BrokerProcess:
             on_storage_failure=self._on_storage_failure,
             new_uuid=lambda: str(uuid.uuid4()),
             someone_left=self._neighbours.someone_left,
+            tell_of_groups=self._stories.tell,
         )
         self._group_alarm = Alarm(loop, self._on_group_alarm)
         self._broker.groups.alarm = self._group_alarm.set
+        self._transactor = Transactor(loop, launch, self._broker, self._standing.is_lost)
+        self._broker.transactions = self._transactor
         self._listener = self._make_listener(settings)
         self._listener.listen(launch.host, launch.port)
         self._tick()
         self._replicator.start(self._link)
+        self._transactor.start()
         self._link.start()
 
     def _wall_ms(self, now: Instant) -> int:
@@ -163,6 +172,7 @@ class BrokerProcess:
             rack=rack,
             log_dirs=self._logs.directory_ids,
             stopped=stop_kind(self._logs),
+            kept=self._logs.kept(),
         )
         hooks = Hooks(
             on_image_changed=self._on_image_changed,
@@ -196,8 +206,11 @@ class BrokerProcess:
             high_watermarks=self._high_watermarks,
             on_lost=self._on_directory_lost,
             on_last_failed=self._on_disk_failed,
+            on_flushed=self._on_flushed,
+            on_unreadable=self._on_storage_failure,
         )
-        self._storage = Storage(parts, open_disks(paths, self._share.files), owner)
+        ledger = open_ledger(launch, broker_ledger(launch.broker_id), paths, self._log)
+        self._storage = Storage(parts, open_disks(paths, self._share.files, ledger), owner)
         self._logs = self._storage.logs
         self._storage.open(log_settings({}, launch.settings))
         self._note_recovery()
@@ -250,6 +263,7 @@ class BrokerProcess:
         self._neighbours.follow(image, changes.brokers)
         self._tend(now)
         self._broker.groups.image_changed(now, changes)
+        self._transactor.image_changed()
         self._broker.brokers_changed(now, changes.brokers)
         self._led = self._replicas.leading()
         self._publish(now)
@@ -265,6 +279,11 @@ class BrokerProcess:
         elif self._serving and self._logs.has_untold and self._hosting.has_told_all(image):
             self._note_heard()  # the image says so
         self._storage.look()
+
+    def _on_flushed(self, now: Instant, key: TopicPartition) -> None:
+        replica = self._replicas.get(key)
+        if replica is not None and replica.by_flush:
+            self._replicator.machine.vouches(now, replica)
 
     def _on_directory_lost(self, keys: list[TopicPartition]) -> None:
         """One directory of several is at its end: others lead what lay there."""
@@ -291,6 +310,7 @@ class BrokerProcess:
         self._standing.registered(epoch)
         self._note_heard()
         self._replicator.registered(epoch)
+        self._transactor.registered()
         if not self._serving:
             self._serve()
         elif not self._stopping:
@@ -320,6 +340,7 @@ class BrokerProcess:
         hears of it too, and asks to be taken back."""
         self._replicator.fenced()
         self._broker.groups.image_changed(Instant(time.monotonic_ns()))
+        self._transactor.lost()
         self._led = self._replicas.leading()
         self._listener.suspend()
         if self._stopping:
@@ -374,6 +395,7 @@ class BrokerProcess:
             self._publish(now)
             self._tell_left_out(now)
             self._tend(now)
+            self._hosting.settle_policies(now, self._link.image)
             self._storage.turn(checkpoint=self._ticks % _CHECKPOINT_TICKS == 0)
         if self._ticks % _HOUSEKEEPING_TICKS == 0:
             self._storage.keep_house()
@@ -393,6 +415,9 @@ class BrokerProcess:
         words[Word.PRODUCE_BYTES] = counters.produced_bytes
         words[Word.FETCH_REQUESTS] = counters.fetches
         words[Word.FETCH_BYTES] = counters.fetched_bytes
+        words[Word.FLUSH_POLICY] = log_settings({}, self._settings.given).flush.code
+        words[Word.FLUSHES] = self._storage.flushes
+        words[Word.LAST_FLUSH_AT], words[Word.LAST_FLUSH_NS] = self._storage.last_flush
         self._slot.publish()
         self._slot.heartbeat(now)
 
@@ -473,7 +498,9 @@ class BrokerProcess:
         image = self._link.image
         self._log.info("image", holder="broker", offset=image.offset, digest=digest(image))
         self._recorder.close()
+        self._stories.close()
         self._link.close()
+        self._transactor.close()
         self._neighbours.close()
         self._alarm.cancel()
         self._group_alarm.cancel()

@@ -23,6 +23,7 @@ from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.runtime.cleaner_worker import Failed, Order, Worker
 from tidelog.node.runtime.flusher import Flusher
 from tidelog.node.runtime.process import EventLog
+from tidelog.node.runtime.unrecorded import Unrecorded
 
 if TYPE_CHECKING:
     from tidelog.kernel.ids import TopicPartition
@@ -47,6 +48,7 @@ class CleanerParts:
     wall_ms: Callable[[], int]
     log: EventLog
     on_disk_failed: Callable[[OSError], None]
+    ledger: Unrecorded
     begins_later: Callable[["TopicPartition"], None]
     """Told of a partition whose oldest records went: who waits for them must look again."""
 
@@ -237,7 +239,7 @@ class CleanerThread:
             self._parts.loop.call_soon_threadsafe(self._ended, error)
 
     def _work(self, first: Candidate) -> None:
-        self._worker = worker = Worker()
+        self._worker = worker = Worker(self._parts.ledger)
         try:
             found: Candidate | None = first
             while found is not None and not self._stopping:

@@ -19,9 +19,12 @@ from typing import Final
 import msgspec
 
 from tidelog.kernel.failures import CorruptError
+from tidelog.node.ipc.ledger_memory import LedgerMemory
 from tidelog.node.log.checkpoints import PARTITION_METADATA
 from tidelog.node.log.cleaning import Cleaned, Finished, Job, clean
 from tidelog.node.runtime.disk import open_disk
+from tidelog.node.runtime.ledger import Ledger
+from tidelog.node.runtime.unrecorded import Unrecorded
 
 _PR_SET_PDEATHSIG: Final = 1
 _NICENESS: Final = 10
@@ -73,13 +76,17 @@ class Throttle:
 class Worker:
     """The broker's end. Used by one thread, but for `kill`."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Unrecorded) -> None:
         import subprocess  # noqa: PLC0415 -- most brokers never need it
+
+        self._ledger, self._told = ledger, ledger.helper()
 
         # Of the parent's path nothing but what its variables say: never the current folder.
         command = [sys.executable, "-P", "-m", "tidelog.node.runtime.cleaner_worker"]
         self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
-            [*command, str(os.getpid())], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [*command, str(os.getpid()), *self._told],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
 
     def results(self, order: Order) -> Iterator[Result]:
@@ -108,6 +115,7 @@ class Worker:
         self._process.kill()
         with self._process:  # closes the pipes and collects it
             pass
+        self._ledger.end_helper(self._told)
 
 
 def main() -> None:
@@ -118,13 +126,20 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
     gc.disable()  # nothing here makes cycles, and the key map is large
+    ledger = _open_ledger(sys.argv[2:])
     for line in sys.stdin.buffer:
-        _obey(msgspec.json.decode(line, type=Order))
+        _obey(msgspec.json.decode(line, type=Order), ledger)
 
 
-def _obey(order: Order) -> None:
+def _open_ledger(told: list[str]) -> Ledger | None:
+    """One of its own: each word of a ledger has one writer."""
+    memory = LedgerMemory.open(*told) if told else None
+    return None if memory is None else Ledger(memory, (), lambda: None, tells_syncs=True)
+
+
+def _obey(order: Order, ledger: Ledger | None) -> None:
     try:
-        _clean(order)
+        _clean(order, ledger)
     except CorruptError as error:
         _say(Failed(str(error), is_damage=True))
     except OSError as error:
@@ -133,11 +148,14 @@ def _obey(order: Order) -> None:
         _say(Failed(str(error), is_damage=not later))
 
 
-def _clean(order: Order) -> None:
+def _clean(order: Order, ledger: Ledger | None) -> None:
     """In that very directory, wherever it is moved to meanwhile."""
     descriptor = os.open(order.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    path = f"/proc/self/fd/{descriptor}"
+    if ledger is not None:
+        ledger.also(path, os.path.dirname(order.path))  # noqa: PTH120 -- as long as the whole path
     try:
-        directory = open_disk(f"/proc/self/fd/{descriptor}", open_files_max=64)
+        directory = open_disk(path, open_files_max=64, ledger=ledger)
         if (directory.read_all(PARTITION_METADATA) or b"") != order.metadata:
             raise FileNotFoundError(errno.ENOENT, "another topic's by now", order.path)
         for result in clean(directory, order.job, Throttle(order.bytes_per_second)):

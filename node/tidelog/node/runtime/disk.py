@@ -1,7 +1,7 @@
 """Real files and directories behind the contracts of `kernel/files.py` (shell)."""
 
 # A Path object costs more than the call it names, and these are called for each file of each log:
-# ruff: noqa: PTH103, PTH104, PTH108, PTH116, PTH123, PTH208
+# ruff: noqa: PTH100, PTH102, PTH103, PTH104, PTH108, PTH112, PTH116, PTH120, PTH123, PTH208
 
 import contextlib
 import fcntl
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.files import Bytes
+from tidelog.node.runtime.unrecorded import Unrecorded
 
 CREATE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 REOPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -21,21 +22,25 @@ PERMISSIONS = 0o640
 DIRECTORY_PERMISSIONS = 0o750
 
 
-def open_disk(path: str, *, open_files_max: int | None = None) -> "DiskDirectory":
+def open_disk(
+    path: str, *, open_files_max: int | None = None, ledger: Unrecorded | None = None
+) -> "DiskDirectory":
     """A directory whose files, together, hold a bounded number of descriptors open."""
     if open_files_max is None:
         # Half is for sockets, pipes and whatever else the process opens.
         open_files_max = max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
-    return DiskDirectory(path, None, OpenFiles(open_files_max))
+    return DiskDirectory(path, None, OpenFiles(open_files_max, ledger))
 
 
-def open_disks(paths: Iterable[str], open_files_max: int) -> "list[DiskDirectory]":
+def open_disks(
+    paths: Iterable[str], open_files_max: int, ledger: Unrecorded | None = None
+) -> "list[DiskDirectory]":
     """As `open_disk`, several that share the bound."""
-    shared = OpenFiles(open_files_max)
+    shared = OpenFiles(open_files_max, ledger)
     return [DiskDirectory(path, None, shared) for path in paths]
 
 
-def sync_path(path: str) -> None:
+def sync_path(path: str, ledger: Unrecorded) -> None:
     """Force a file's bytes out.
 
     By a descriptor of its own: any thread may call this while the owner's is given away. It still
@@ -46,20 +51,23 @@ def sync_path(path: str) -> None:
     except FileNotFoundError:
         return  # deleted meanwhile: nothing left that could be lost
     try:
-        os.fdatasync(fd)
+        with ledger.syncing(fd):
+            os.fdatasync(fd)
     finally:
         os.close(fd)
 
 
 class OpenFiles:
-    """Which files hold a descriptor: at most `limit`, the ones longest unused go first.
+    """Which files hold a descriptor: at most `limit`, the ones longest unused go first. And what
+    is told of all of them, what of them is on stable storage.
 
     Second chance instead of exact order: a use sets one flag, so that the produce and fetch
-    paths do not reorder a list for every batch. Used by one thread only.
+    paths do not reorder a list for every batch. Used by one thread only, but for the ledger.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, ledger: Unrecorded | None = None) -> None:
         assert limit > 0
+        self.ledger = ledger or Unrecorded()
         self._limit = limit
         self._files: dict[DiskFile, None] = {}
 
@@ -112,7 +120,7 @@ class DiskFile:
         self._directory = directory
         self._open_files = open_files
         self._fd = -1
-        self._size = os.fstat(self._open(CREATE)).st_size
+        self._size = self._open_first()
 
     @property
     def size(self) -> int:
@@ -139,6 +147,7 @@ class DiskFile:
                 rest = rest[written:]
         except OSError:
             with contextlib.suppress(OSError):
+                self._open_files.ledger.changing_from(self._directory.path, fd, self._size)
                 os.ftruncate(fd, self._size)
             raise
 
@@ -150,16 +159,27 @@ class DiskFile:
 
     def write_at(self, position: int, part: Bytes) -> None:
         assert position + len(part) <= self._size, "write_at never grows a file"
-        written = os.pwrite(self.fileno(), part, position)
+        fd = self.fileno()
+        self._open_files.ledger.changing_from(self._directory.path, fd, position)
+        written = os.pwrite(fd, part, position)
         if written != len(part):
             raise OSError(f"{self.name}: {written} of {len(part)} bytes written at {position}")
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self.fileno(), size)
+        fd = self.fileno()
+        self._open_files.ledger.changing_from(self._directory.path, fd, min(size, self._size))
+        os.ftruncate(fd, size)
         self._size = size
 
     def sync(self) -> None:
-        sync_path(self._path())
+        sync_path(self._path(), self._open_files.ledger)
+
+    def held(self) -> "HeldFile | None":
+        """To be synced in a thread by a descriptor that is there already; None where none is."""
+        try:
+            return None if self._fd < 0 else HeldFile(os.dup(self._fd), self._open_files.ledger)
+        except OSError:  # there are no more: by its name then
+            return None
 
     def fileno(self) -> int:
         self.used = True
@@ -177,6 +197,19 @@ class DiskFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def _open_first(self) -> int:
+        """The size of what is there, or is made now."""
+        ledger, directory = self._open_files.ledger, self._directory
+        try:
+            found = os.fstat(self._open(REOPEN))
+        except FileNotFoundError:
+            with ledger.creating(directory.path, self.name):
+                found = os.fstat(self._open(CREATE))
+                ledger.made(found.st_ino)
+        else:
+            ledger.found(found.st_ino, found.st_size)
+        return found.st_size
 
     def _open(self, flags: int) -> int:
         self._open_files.admit(self)
@@ -206,6 +239,14 @@ class DiskDirectory:
         return self._name if self._parent is None else f"{self._parent.path}/{self._name}"
 
     @property
+    def ledger(self) -> Unrecorded:
+        return self._open_files.ledger
+
+    def record(self, ledger: Unrecorded) -> None:
+        """From now on, of all directories and files that share the bound with it."""
+        self._open_files.ledger = ledger
+
+    @property
     def parent(self) -> "DiskDirectory":
         return self if self._parent is None else self._parent
 
@@ -219,11 +260,17 @@ class DiskDirectory:
         return os.path.lexists(f"{self.path}/{name}")
 
     def make(self) -> None:
-        os.makedirs(self.path, mode=DIRECTORY_PERMISSIONS, exist_ok=True)
+        if self._parent is None:
+            make_for_good(self.path)
+        elif not os.path.isdir(self.path):
+            self._parent.make()
+            with self.ledger.creating(self._parent.path, self._name):
+                os.makedirs(self.path, mode=DIRECTORY_PERMISSIONS, exist_ok=True)
 
     def move(self, name: str) -> None:
         assert self._parent is not None, "the top directory stays where it is"
-        os.rename(self.path, f"{self._parent.path}/{name}")
+        with self.ledger.renaming(self._parent.path, self._name, name):
+            os.rename(self.path, f"{self._parent.path}/{name}")
         self._name = name
 
     def directory(self, name: str) -> "DiskDirectory":
@@ -267,27 +314,41 @@ class DiskDirectory:
             os.close(fd)
 
     def replace(self, name: str, content: bytes, *, durable: bool = True) -> None:
-        path = f"{self.path}/{name}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(f"{path}.tmp", flags, PERMISSIONS), "wb") as file:
+        ledger, new = self.ledger, f"{name}.tmp"
+        try:
+            fd = self._make_new(new)
+        except FileExistsError:
+            self.unlink(new)  # somebody who was killed left it
+            fd = self._make_new(new)
+        with open(fd, "wb") as file:
             file.write(content)
             if durable:
                 file.flush()
-                os.fsync(file.fileno())
-        os.rename(f"{path}.tmp", path)
+                with ledger.syncing(fd):
+                    os.fsync(fd)
+        self.rename(new, name)
         if durable:
             self.sync()
 
+    def _make_new(self, name: str) -> int:
+        with self.ledger.creating(self.path, name):
+            fd = os.open(f"{self.path}/{name}", CREATE | os.O_EXCL, PERMISSIONS)
+            self.ledger.made(os.fstat(fd).st_ino)
+        return fd
+
     def rename(self, old: str, new: str) -> None:
         path = self.path
-        os.rename(f"{path}/{old}", f"{path}/{new}")
+        with self.ledger.renaming(path, old, new):
+            os.rename(f"{path}/{old}", f"{path}/{new}")
 
     def unlink(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{self.path}/{name}")
+        path = self.path
+        with contextlib.suppress(FileNotFoundError), self.ledger.removing(path, name):
+            os.unlink(f"{path}/{name}")
 
     def remove_tree(self, name: str) -> None:
-        shutil.rmtree(f"{self.path}/{name}")
+        with self.ledger.removing_tree(self.path, name):
+            shutil.rmtree(f"{self.path}/{name}")
 
     def sync(self) -> None:
         try:
@@ -295,9 +356,28 @@ class DiskDirectory:
         except FileNotFoundError:
             return  # as a deleted file
         try:
-            os.fsync(fd)
+            with self.ledger.syncing_names(fd):
+                os.fsync(fd)
         finally:
             os.close(fd)
+
+
+class HeldFile:
+    """A file that is only to be synced, by a descriptor of its own: a thread that opens and closes
+    one itself waits twice more for its turn among the others."""
+
+    __slots__ = ("_fd", "_ledger")
+
+    def __init__(self, fd: int, ledger: Unrecorded) -> None:
+        self._fd = fd
+        self._ledger = ledger
+
+    def sync(self) -> None:
+        with self._ledger.syncing(self._fd):
+            os.fdatasync(self._fd)
+
+    def let_go(self) -> None:
+        os.close(self._fd)
 
 
 class NamedFile:
@@ -310,7 +390,23 @@ class NamedFile:
         self._name = name
 
     def sync(self) -> None:
-        sync_path(f"{self._directory.path}/{self._name}")
+        directory = self._directory
+        sync_path(f"{directory.path}/{self._name}", directory.ledger)
+
+
+def make_for_good(path: str) -> None:
+    """A directory that no power loss takes away: it is known to whom it belongs to from then on."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(os.path.abspath(path))
+    make_for_good(parent)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, DIRECTORY_PERMISSIONS)
+    fd = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def probe(directory: str) -> None:

@@ -5,14 +5,18 @@ One round at a time: the loop collects what is to be done, a thread does it, the
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tidelog.kernel.files import Syncable
 from tidelog.kernel.ids import TopicPartition
+from tidelog.kernel.instant import Instant
 from tidelog.node.log.directories import FULL
 from tidelog.node.log.directory import Checkpoint, LogDirectory, Removal
+from tidelog.node.log.kept import KeptFile
 from tidelog.node.log.log import Log
+from tidelog.node.runtime.group_commit import NO_FLUSH, LastFlush
 
 HighWatermarks = Mapping[TopicPartition, int]
 
@@ -25,6 +29,7 @@ class _Round:
     """Log, up to which offset, its files."""
     removals: tuple[Removal, ...]
     checkpoint: Checkpoint | None
+    kept: KeptFile | None
 
 
 class Flusher:
@@ -48,6 +53,9 @@ class Flusher:
         self._on_full = on_full
         """Told once, and again after it went well in between."""
         self._full = False
+        self.last = NO_FLUSH
+        """Of logs; checkpoints are none."""
+        self._begun = Instant(0)
         self._under_way = False
         self._abandoned = False
         self._after: Callable[[], None] | None = None
@@ -110,30 +118,47 @@ class Flusher:
             last_round()
 
     def _collect(self, high_watermarks: HighWatermarks | None, *, everything: bool) -> _Round:
-        if everything:
-            wanted = [(log, log.end) for log in self._logs]
-        else:
-            wanted = [(log, log.sealed_end) for log in self._logs.take_rolled()]
+        wanted = [(log, log.end) for log in self._logs] if everything else self._sealed()
         checkpoint = None
         if high_watermarks is not None:
             checkpoint = self._logs.checkpoint(high_watermarks)
             if not checkpoint.tables:
                 checkpoint = None
         return _Round(
-            flushes=tuple((log, upto, tuple(log.dirty_files(upto))) for log, upto in wanted),
+            flushes=tuple(
+                (log, upto, (*log.dirty_files(upto), *(log.settle() if everything else ())))
+                for log, upto in wanted
+            ),
             removals=tuple(self._logs.take_removals()),
             checkpoint=checkpoint,
+            kept=self._logs.take_kept(),
         )
+
+    def _sealed(self) -> list[tuple[Log, int]]:
+        """Whose sealed segments are to be flushed. What is flushed as it comes needs no second
+        flush; and one that is in a round waits for its end."""
+        rolled = self._logs.take_rolled()
+        for log in rolled:
+            if log.dirty.in_round:
+                self._logs.rolled(log.name)
+        return [
+            (log, log.sealed_end)
+            for log in rolled
+            if not (log.dirty.in_round or log.settings.flush.commit)
+        ]
 
     def _begin_asked(self) -> None:
         self._answering, self._asked = self._asked, []
         self._begin(self._collect({}, everything=False))
 
     def _begin(self, work: _Round) -> None:
-        if not (work.flushes or work.removals or work.checkpoint):
+        if not (work.flushes or work.removals or work.checkpoint or work.kept):
             self._ended()
             return
         self._under_way = True
+        self._begun = Instant(time.monotonic_ns())
+        for log, _, _ in work.flushes:
+            log.dirty.in_round = True
         future = self._loop.run_in_executor(None, _perform, work)
         future.add_done_callback(lambda done: self._performed(work, done))
 
@@ -147,9 +172,18 @@ class Flusher:
         try:
             if error is not None:
                 raise error
+            now = Instant(time.monotonic_ns())
             for log, upto, _ in work.flushes:
+                log.dirty.in_round = False
                 log.flushed(upto)
-            self._settle_checkpoint(work.checkpoint, done.result())
+                log.dirty.missed()
+                log.look_for_flush(now)
+            if work.flushes:
+                self.last = LastFlush(now, now - self._begun)
+            full = done.result()
+            if work.kept is not None:
+                self._logs.kept.ended(well=full is None)
+            self._settle_checkpoint(work.checkpoint, full)
         except OSError as failure:
             self._on_failure(failure)
             self.abandon()
@@ -182,15 +216,16 @@ def _perform(work: _Round) -> OSError | None:
     What was raised is fatal; what is returned says that there was no room for the checkpoints.
     """
     for _, _, files in work.flushes:
-        for file in files:
+        for dirty in files:
             # A topic deleted meanwhile took its files along: there is nothing left to keep.
             with contextlib.suppress(FileNotFoundError):
-                file.sync()
+                dirty.sync()
     for removal in work.removals:
         removal.run()
-    if work.checkpoint is not None:
+    small = [file for file in (work.kept, work.checkpoint) if file is not None]
+    for file in small:
         try:
-            work.checkpoint.write()
+            file.write()
         except OSError as error:
             if error.errno not in FULL:
                 raise

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.kernel.launch import Launch
 from tidelog.node.ipc.board import Board, remove_memory_of_run
 from tidelog.node.ipc.layout import Role, Word
+from tidelog.node.ipc.ledger_memory import save_ledgers
 
 if TYPE_CHECKING:
     import asyncio  # the supervisor imports this module and has no loop
@@ -245,6 +246,7 @@ def end_orphaned_run(launch: Launch, board: Board) -> None:
         poll.register(descriptor, select.POLLIN)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             _send(descriptor, signal.SIGKILL)
+    save_ledgers(launch.run_id, launch.data_dir)
     remove_memory_of_run(launch.run_id)
     remove_folder(launch.runtime_dir)
 

@@ -30,6 +30,12 @@ class LogAppended(Struct, frozen=True):
     end: Offset
 
 
+class LogGrown(Struct, frozen=True):
+    """Somebody else wrote into the log, which now ends before `end`; the shard has replayed it."""
+
+    end: Offset
+
+
 class LogCommitted(Struct, frozen=True):
     """Nothing before `end` can be lost any more."""
 
@@ -77,7 +83,9 @@ class Resign(Struct, frozen=True):
     reason: str = ""
 
 
-Event = Requested[RequestT] | LogAppended | LogCommitted | AppendFailed | GiveUpHeld | Tick
+Event = (
+    Requested[RequestT] | LogAppended | LogGrown | LogCommitted | AppendFailed | GiveUpHeld | Tick
+)
 Effect = AppendRecords[RecordT] | Reply[ReplyT] | Resign
 
 
@@ -99,7 +107,7 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
         self._resigned_code = resigned
         self._resigned = False
         self._ticket = 0
-        """Of the latest batch handed to the log; all of them are replayed."""
+        """Of the latest batch handed to the log, or found there; all of them are replayed."""
         self._ends: deque[tuple[int, Offset]] = deque()
         """Appended and not committed batches."""
         self._committed_ticket = 0
@@ -113,9 +121,8 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
         match event:
             case Requested(asked, request):
                 return self._requested(now, asked, request)
-            case LogAppended(ticket, end):
-                self._ends.append((ticket, end))
-                return []
+            case LogAppended() | LogGrown():
+                return self._grow(event)
             case LogCommitted(end):
                 return self._commit(end)
             case Tick():
@@ -162,6 +169,13 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
         for asked, reply in decision.replies:
             self._held.append((self._ticket, asked, reply))
         return [*effects, *self._release()]
+
+    def _grow(self, event: LogAppended | LogGrown) -> list[Effect[RecordT, ReplyT]]:
+        if isinstance(event, LogGrown):
+            self._ticket += 1  # as if it had been decided here
+        ticket = event.ticket if isinstance(event, LogAppended) else self._ticket
+        self._ends.append((ticket, event.end))
+        return []
 
     def _commit(self, end: Offset) -> list[Effect[RecordT, ReplyT]]:
         assert end >= self._committed, (end, self._committed)

@@ -9,22 +9,26 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from tidelog.kernel.ids import ZERO_UUID, TopicPartition, Uuid, uuid_text
+from tidelog.kernel.instant import Instant
 from tidelog.node.api.broker import Space, Volume
 from tidelog.node.log.directories import FULL, LogDirectories
 from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.log import Log
 from tidelog.node.log.ownership import Owner
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.runtime.cleaner_thread import CleanerParts, CleanerThread, Retention
 from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, probe
+from tidelog.node.runtime.flush_threads import FlushThreads
 from tidelog.node.runtime.flusher import Flusher, HighWatermarks
+from tidelog.node.runtime.group_commit import NO_FLUSH, GroupCommit, Heard, LastFlush
 from tidelog.node.runtime.process import EventLog
 
 _NO_FAULT_OF_THE_DISK: Final = FULL | {errno.EMFILE, errno.ENFILE}
@@ -47,14 +51,25 @@ class StorageParts:
     on_lost: Callable[[list[TopicPartition]], None]
     """Told which replicas a directory took with it."""
     on_last_failed: Callable[[OSError], None]
+    on_flushed: Callable[[Instant, TopicPartition], None]
+    """Told of each log that a round flushed."""
+    on_unreadable: Callable[[TopicPartition, Exception], None]
+    """Told of a log that was to be flushed and could not even be read."""
 
 
 class _Kept:
     """One directory and its keepers. It is also what request handlers see of it."""
 
-    def __init__(self, logs: LogDirectory, flusher: Flusher, cleaner_parts: CleanerParts) -> None:
+    def __init__(
+        self,
+        logs: LogDirectory,
+        flusher: Flusher,
+        commits: GroupCommit,
+        cleaner_parts: CleanerParts,
+    ) -> None:
         self.logs = logs
         self.flusher = flusher
+        self.commits = commits
         self.retention = Retention(cleaner_parts)
         self.cleaner = CleanerThread(cleaner_parts)
         self.path = os.path.abspath(logs.path)  # noqa: PTH100 -- a text for an answer
@@ -74,6 +89,7 @@ class _Kept:
     def close(self) -> None:
         self.cleaner.close()
         self.flusher.abandon()
+        self.commits.abandon()
 
 
 class Storage:
@@ -125,9 +141,22 @@ class Storage:
             wall_ms=parts.wall_ms,
             log=parts.log,
             on_disk_failed=failed,
+            ledger=self._places[logs].ledger,
             begins_later=parts.begins_later,
         )
-        return _Kept(logs, flusher, cleaner_parts)
+        heard = Heard(
+            flushed=self._flushed,
+            failed=failed,
+            unreadable=lambda log, error: parts.on_unreadable(log.name.key, error),
+        )
+        threads = FlushThreads(parts.loop, logs.path.rpartition("/")[2])
+        commits = GroupCommit(parts.loop, logs.rounds, threads, heard)
+        return _Kept(logs, flusher, commits, cleaner_parts)
+
+    def _flushed(self, now: Instant, logs: Sequence[Log]) -> None:
+        on_flushed = self._parts.on_flushed
+        for log in logs:
+            on_flushed(now, log.name.key)
 
     def _working(self) -> list[_Kept]:
         return [self._kept[one] for one in self.logs.working]
@@ -163,6 +192,17 @@ class Storage:
                 kept.logs.purge(now_ms)
             except OSError as error:
                 self._refused(kept.logs, error)
+
+    @property
+    def flushes(self) -> int:
+        """Rounds since the start, of all directories."""
+        return sum(kept.commits.count for kept in self._kept.values())
+
+    @property
+    def last_flush(self) -> LastFlush:
+        """The latest of all directories, by a round or of sealed segments."""
+        both = (one.last for kept in self._kept.values() for one in (kept.commits, kept.flusher))
+        return max(both, default=NO_FLUSH)
 
     # -- what handlers ask
 
@@ -267,7 +307,10 @@ class Storage:
             if not waiting:
                 done()
 
-        kept.flusher.close(high_watermarks, sync=sync, done=closed)
+        def no_more_rounds() -> None:
+            kept.flusher.close(high_watermarks, sync=sync, done=closed)
+
+        kept.commits.stop(no_more_rounds)
 
 
 def new_uuid() -> Uuid:

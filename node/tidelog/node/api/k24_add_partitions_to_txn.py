@@ -1,0 +1,68 @@
+"""AddPartitionsToTxn (key 24), versions 0-3. v2 PRODUCER_FENCED, v3 flexible.
+
+Versions 4 and 5 are what brokers ask the coordinator themselves. All partitions are added, or none.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tidelog.node.api import partitions, transaction_calls
+from tidelog.node.api.call import Call
+from tidelog.node.api.registry import Route
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.k24_add_partitions_to_txn import (
+    API,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+
+_SOONER: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.CONCURRENT_TRANSACTIONS
+}
+"""The connection to the coordinator ended, and the next one is there in a moment: clients try both
+codes again where they are, but librdkafka this one after 20 ms and the other after 500."""
+
+
+def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> object | None:
+    asked = [
+        (topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions
+    ]
+    missing = {one for one in asked if not partitions.exists(call.broker, *one)}
+
+    def refusal(code: ErrorCode) -> AddPartitionsToTxnResponse:
+        return _answer(request, lambda _one: _SOONER.get(code, code))
+
+    if missing:
+        return _answer(
+            request,
+            lambda one: (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if one in missing
+                else ErrorCode.OPERATION_NOT_ATTEMPTED
+            ),
+        )
+    return transaction_calls.forward(call, request.v3_and_below_transactional_id, refusal)
+
+
+def _answer(
+    request: AddPartitionsToTxnRequest, code_of: Callable[[tuple[str, int]], ErrorCode]
+) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=code_of((topic.name, index))
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
+    )
+
+
+ROUTE = Route(API, range(4), add_partitions_to_txn, "from clients; all partitions or none")

@@ -1,0 +1,209 @@
+"""The index of aborted transactions of one segment, in Kafka's entries: what a reader of committed
+records must leave out.
+
+An entry is written when the abort marker is appended, beside the segment that holds it, in a file
+that comes into being with the first. What a killed process left of the last segments is made anew
+from the batches.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from contextlib import suppress
+from struct import Struct
+from typing import Final, NamedTuple
+
+from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.files import Directory
+from tidelog.node.log.index import IndexFile, rising
+
+ENTRY: Final = Struct(">hqqqq")
+assert ENTRY.size == 34
+_VERSION: Final = 0
+NONE: Final = -1
+
+
+class Aborted(NamedTuple):
+    """One aborted transaction, as `.txnindex` files have it."""
+
+    first_offset: int
+    producer_id: int
+    last_offset: int
+    """Of its marker."""
+    last_stable_offset: int
+    """When the marker was appended; all below it was decided then, and this one was left out."""
+
+
+def decode_aborted(content: bytes, *, place: str) -> list[Aborted]:
+    """A `.txnindex` file; CorruptError where it is not one."""
+    if len(content) % ENTRY.size:
+        raise CorruptError(file=place, position=len(content), reason="a broken last entry")
+    found = []
+    for version, producer_id, first, last, stable in ENTRY.iter_unpack(content):
+        if version != _VERSION or last < first:
+            raise CorruptError(file=place, position=0, reason="no index of aborted transactions")
+        found.append(Aborted(first, producer_id, last, stable))
+    return found
+
+
+def encode_aborted(entries: Iterable[Aborted]) -> bytes:
+    return b"".join(
+        ENTRY.pack(_VERSION, entry.producer_id, entry.first_offset, entry.last_offset, entry[3])
+        for entry in entries
+    )
+
+
+class TxnIndex:
+    """Invariant: the entries are in the order of their markers, and the file holds the first ones
+    of them: all, unless the disk had no room.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_firsts",
+        "_is_loaded",
+        "_least_first",
+        "_markers",
+        "_producers",
+        "_stables",
+        "file",
+        "is_unsynced",
+    )
+
+    def __init__(self, directory: Directory, name: str, *, is_new: bool) -> None:
+        """Of a segment that exists, nothing is read before it is needed."""
+        self.file = IndexFile(directory, name)
+        self.is_unsynced = not is_new
+        """Whether the file may not be on stable storage as it is: a flush must force it out."""
+        self._directory = directory
+        self._is_loaded = is_new
+        self._least_first = NONE
+        """The smallest of the first offsets. It stays when the entries are let go of, so that most
+        readers need not have them back."""
+        self._firsts = array("q")
+        self._producers = array("q")
+        self._markers = array("q")
+        self._stables = array("q")
+
+    def __len__(self) -> int:
+        return len(self._markers)
+
+    def entries(self, start: int = 0, stop: int | None = None) -> list[Aborted]:
+        """From the one of that number on."""
+        columns = (self._firsts, self._producers, self._markers, self._stables)
+        return [Aborted(*row) for row in zip(*(one[start:stop] for one in columns), strict=True)]
+
+    def note(self, entry: Aborted) -> None:
+        """The next one; it is not in the file yet."""
+        assert self._is_loaded, self.file.name
+        first = entry.first_offset
+        if first < self._least_first or self._least_first == NONE:
+            self._least_first = first
+        self._firsts.append(first)
+        self._producers.append(entry.producer_id)
+        self._markers.append(entry.last_offset)
+        self._stables.append(entry.last_stable_offset)
+
+    def append(self, entry: Aborted) -> None:
+        """The next one. What does not get into the file now, for want of room, is tried again."""
+        self.note(entry)
+        with suppress(OSError):
+            self.write()
+
+    # -- the file
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether it was loaded once, or is of this process's own making."""
+        return self._is_loaded or self._least_first != NONE
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the file holds all entries; a compaction reads it there."""
+        return not self._is_loaded or len(self) * ENTRY.size == self.file.written_bytes
+
+    def write(self) -> None:
+        if not self.is_written:
+            self.file.write(encode_aborted(self.entries(self.file.written_bytes // ENTRY.size)))
+            self.is_unsynced = True
+
+    def settle(self) -> None:
+        """Make the file what the entries say, whatever it was; the old one or the new one, for half
+        of one could pass for a whole one."""
+        content = encode_aborted(self.entries())
+        if not content:
+            self._directory.unlink(self.file.name)
+        elif self._directory.read_all(self.file.name) != content:
+            self._directory.replace(self.file.name, content, durable=False)
+        self.file.written_bytes = len(content)
+        self.is_unsynced = True
+
+    def load(self, base: int, end: int) -> None:
+        """Take the file's entries, of a segment from `base` to `end`, if they are not there yet.
+
+        CorruptError where they cannot be right. No file: nothing was aborted.
+        """
+        if self._is_loaded:
+            return
+        content = self.file.read(ENTRY.size) or b""
+        entries = decode_aborted(content, place=self.file.name)
+        markers = [base - 1, *(entry.last_offset for entry in entries), end]
+        if not rising(array("q", [at + 1 for at in markers])) or not all(map(_is_right, entries)):
+            reason = "entries that cannot be"
+            raise CorruptError(file=self.file.name, position=0, reason=reason)
+        self._is_loaded = True
+        for entry in entries:
+            self.note(entry)
+
+    def clear(self) -> None:
+        """As if nothing was aborted; the file stays as it is until it is settled."""
+        del self._firsts[:], self._producers[:], self._markers[:], self._stables[:]
+        self._least_first = NONE
+        self._is_loaded = True
+        self.file.written_bytes = 0
+
+    def cut_from(self, offset: int) -> None:
+        """Forget what ended there or above, in the file too: who reads it would take it for true
+        of what is written there next."""
+        assert self._is_loaded, self.file.name
+        keep = bisect_left(self._markers, offset)
+        if keep == len(self):
+            return
+        for column in (self._firsts, self._producers, self._markers, self._stables):
+            del column[keep:]
+        self._least_first = min(self._firsts, default=NONE)
+        self.file.cut(keep * ENTRY.size)
+        self.file.write(b"")
+        self.is_unsynced = True  # else what was cut would come back
+
+    def unload(self) -> None:
+        """Let go of what can be read again."""
+        if len(self) and self.is_written:
+            least_first = self._least_first
+            self.clear()
+            self._least_first, self._is_loaded = least_first, False
+
+    # -- readers
+
+    def begins_above(self, limit: int) -> bool:
+        """Whether it is known that nothing in it began below an offset."""
+        if self._least_first == NONE:
+            return self._is_loaded
+        return self._least_first >= limit
+
+    def overlapping(self, start: int, limit: int) -> tuple[list[Aborted], bool]:
+        """What was aborted of the offsets from `start` up to `limit`; and whether nothing behind
+        can be: all that began below the limit had been decided then. As Kafka's."""
+        found: list[Aborted] = []
+        for at in range(bisect_left(self._markers, start), len(self)):
+            if self._firsts[at] < limit:
+                found += self.entries(at, at + 1)
+            if self._stables[at] >= limit:
+                return found, True
+        return found, False
+
+
+def _is_right(entry: Aborted) -> bool:
+    """Whether it has a record before its marker, and ends no later than all is decided."""
+    after = entry.last_offset + 1
+    return 0 <= entry.first_offset < after - 1 and 0 <= entry.last_stable_offset <= after

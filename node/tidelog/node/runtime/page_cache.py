@@ -1,0 +1,128 @@
+"""What the kernel's page cache has of a file, and when it writes back by itself. (shell)
+
+`cachestat(2)` (Linux 6.5) counts pages without touching them, mapping the file or taking a lock
+that its writer needs. Older kernels say by `mincore(2)` what is cached, and not what is dirty.
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+_CACHESTAT: Final = 451
+"""The same number on all machines."""
+_NO_SUCH_CALL: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})
+"""EPERM: a container's filter that does not know the call."""
+_VM: Final = Path("/proc/sys/vm")
+_MEMINFO: Final = Path("/proc/meminfo")
+TRIGGERS: Final = (
+    "dirty_background_bytes",
+    "dirty_background_ratio",
+    "dirty_bytes",
+    "dirty_ratio",
+    "dirty_expire_centisecs",
+    "dirty_writeback_centisecs",
+)
+"""Of bytes and ratio the one that is not 0 holds."""
+
+_C: Final = ctypes.CDLL(None, use_errno=True)
+_C.syscall.restype = ctypes.c_long
+_C.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+_WHOLE: Final = (ctypes.c_uint64 * 2)(0, 0)
+"""From byte 0; a length of 0 is to the end."""
+_Counts: Final = ctypes.c_uint64 * 5
+
+
+class Cached(Struct, frozen=True):
+    """Bytes of whole pages, but never more than the file has."""
+
+    cached: int
+    dirty: int | None
+    """Not on the disk yet, those on their way among them; None where the kernel does not say."""
+
+
+class KernelView(Struct, frozen=True):
+    """The kernel's own writing back."""
+
+    triggers: Mapping[str, int]
+    """Settings below `vm.`, those that could be read."""
+    dirty: int | None
+    """Of the whole machine, now."""
+    writeback: int | None
+
+
+def cached(descriptor: int, size: int) -> Cached | None:
+    """Of an open file of that size; None where no call of this kernel tells."""
+    if not size:
+        return Cached(0, 0)
+    counts = _Counts()
+    if not _C.syscall(_CACHESTAT, descriptor, _WHOLE, counts, 0):
+        there, dirty, writeback = counts[0], counts[1], counts[2]
+        return Cached(
+            min(there * mmap.PAGESIZE, size), min((dirty + writeback) * mmap.PAGESIZE, size)
+        )
+    if ctypes.get_errno() not in _NO_SUCH_CALL:
+        return None
+    in_memory = resident(descriptor, size)
+    return None if in_memory is None else Cached(in_memory, None)
+
+
+def resident(descriptor: int, size: int) -> int | None:
+    """As `mincore` says it: bytes of pages that are there; None where the file is too short."""
+    both = mmap.PROT_READ | mmap.PROT_WRITE
+    try:
+        mapping = mmap.mmap(descriptor, size, mmap.MAP_PRIVATE, both)
+    except (OSError, ValueError):
+        return None
+    with mapping as mapped:
+        # ctypes takes the address of writable memory only; nobody writes, so nothing is copied.
+        first = ctypes.c_char.from_buffer(mapped)
+        pages = bytearray(-(-size // mmap.PAGESIZE))
+        flags = (ctypes.c_ubyte * len(pages)).from_buffer(pages)
+        failed = _C.mincore(ctypes.addressof(first), size, flags)
+        del first, flags
+    return None if failed else min(sum(page & 1 for page in pages) * mmap.PAGESIZE, size)
+
+
+def kernel_view() -> KernelView:
+    """As it is now."""
+    said = {}
+    for name in TRIGGERS:
+        value = _number(_VM / name)
+        if value is not None:
+            said[name] = value
+    memory = _memory()
+    return KernelView(said, memory.get("Dirty"), memory.get("Writeback"))
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _memory() -> dict[str, int]:
+    try:
+        lines = _MEMINFO.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return {}
+    rows = (line.split() for line in lines)
+    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if row[-1] == "kB"}
+
+
+def look(path: str | os.PathLike[str], size: int) -> Cached | None:
+    """As `cached`, of a file by its name; None where it has gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        return cached(descriptor, size)
+    finally:
+        os.close(descriptor)
