@@ -1,4 +1,4 @@
-"""What the controller needs to know of the settings, read once at its start."""
+"""What the coordinators need to know of the settings, read once at their start."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from tidelog.coordinator.controller.elections import Rules
+from tidelog.coordinator.transactions.shard import TransactionSettings
 from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.node.origins import Layers
 from tidelog.node.settings import BROKER, topic_reader
@@ -64,4 +65,15 @@ def rules_of(topic: Mapping[str, str], broker: Mapping[str, str]) -> Rules:
     read = topic_reader(topic, broker)
     return Rules(
         min_in_sync=read("min.insync.replicas"), unclean=read("unclean.leader.election.enable")
+    )
+
+
+def transaction_settings(given: Mapping[str, str]) -> TransactionSettings:
+    """Out of what the supervisor hands down, already checked."""
+    return TransactionSettings(
+        timeout_ms_max=BROKER.read(given, "transaction.max.timeout.ms"),
+        id_expiration_ms=BROKER.read(given, "transactional.id.expiration.ms"),
+        cleanup_interval_ms=BROKER.read(
+            given, "transaction.remove.expired.transaction.cleanup.interval.ms"
+        ),
     )

@@ -5,15 +5,15 @@ before clients are sent to it, it is unfenced and takes the partitions that wait
 that wants to stop gives away what it leads, and is fenced when the others know.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.coordinator.controller import elections
 from tidelog.coordinator.controller.elections import Rules
 from tidelog.coordinator.controller.requests import RegisterBroker
 from tidelog.coordinator.settings import RulesOf
-from tidelog.kernel.ids import COORDINATOR_ID, NO_LEADER, BrokerId, Offset
+from tidelog.kernel.ids import COORDINATOR_ID, NO_LEADER, BrokerId, Offset, Uuid
 from tidelog.node.metadata.image import BrokerView, MetadataImage
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.metadata_records import (
@@ -30,6 +30,15 @@ from tidelog.wire.metadata_records import (
 
 _LOST_FILES: Final = frozenset({StopKind.FIRST_START, StopKind.POWER_LOSS})
 _Change = Callable[[PartitionView, Rules], PartitionView | None]
+
+
+class _Place(NamedTuple):
+    """One partition, and what its topic's settings say."""
+
+    topic: Uuid
+    partition: int
+    view: PartitionView
+    rule: Rules
 
 
 def check_registration(image: MetadataImage, request: RegisterBroker) -> None:
@@ -60,7 +69,8 @@ def register(
     image: MetadataImage, rules: RulesOf, request: RegisterBroker
 ) -> tuple[MetadataRecord, ...]:
     """A new life begins; whatever its last one led, it leads no more. What it lost of its files it
-    must get from others before it is trusted again."""
+    must get from others before it is trusted again; it keeps its places where it lost nothing of
+    what it vouched for."""
     known = image.brokers.get(request.broker)
     fenced = () if known is None or known.fenced else (BrokerFenced(known.id, known.epoch),)
     registered = BrokerRegistered(
@@ -82,14 +92,17 @@ def register(
     def fit(other: BrokerId) -> bool:
         return other != broker and image.is_active(other)
 
-    def change(view: PartitionView, rule: Rules) -> PartitionView | None:
+    kept = {(topic, partition) for topic, those in request.kept for partition in those}
+
+    def change(place: _Place) -> PartitionView | None:
+        topic, partition, view, rule = place
         lost = elections.brokers_lost(view, {broker}, fit, rule)
-        if not lost_files:
+        if not lost_files or (topic, partition) in kept:
             return lost
         return elections.files_lost(lost or view, broker, rule) or lost
 
-    changes = _changes(image, rules, lambda view: broker in (*view.isr, *view.elr), change)
-    return (*fenced, registered, *changes)
+    concerned = _places(image, rules, lambda view: broker in (*view.isr, *view.elr))
+    return (*fenced, registered, *_changed(concerned, change))
 
 
 def fence(
@@ -181,11 +194,25 @@ def _changes(
     concerns: Callable[[PartitionView], bool],
     change: _Change,
 ) -> Iterator[PartitionChanged]:
+    places = _places(image, rules, concerns)
+    return _changed(places, lambda place: change(place.view, place.rule))
+
+
+def _places(
+    image: MetadataImage, rules: RulesOf, concerns: Callable[[PartitionView], bool]
+) -> Iterator[_Place]:
     for topic in image.topics.values():
         rule = None
         for partition, view in enumerate(topic.partitions):
             if concerns(view):
                 rule = rule or rules(topic)
-                after = change(view, rule)
-                if after is not None:
-                    yield PartitionChanged(topic.id, partition, after)
+                yield _Place(topic.id, partition, view, rule)
+
+
+def _changed(
+    places: Iterable[_Place], change: Callable[[_Place], PartitionView | None]
+) -> Iterator[PartitionChanged]:
+    for place in places:
+        after = change(place)
+        if after is not None:
+            yield PartitionChanged(place.topic, place.partition, after)

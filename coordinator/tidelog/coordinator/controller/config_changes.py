@@ -26,9 +26,9 @@ from tidelog.kernel.config import SettingError, Table, canonical
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.limits import CONFIG_CHANGES_PER_DECISION_MAX, RESOURCES_WITH_SETTINGS_MAX
 from tidelog.kernel.topic_names import fault_of_name
-from tidelog.node.changing import DYNAMIC, PER_BROKER, is_list
+from tidelog.node.changing import DYNAMIC, PER_BROKER, flush_conflict, is_list
 from tidelog.node.metadata.image import MetadataImage
-from tidelog.node.settings import BROKER, TOPIC
+from tidelog.node.settings import BROKER, TOPIC, topic_reader
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages import k33_alter_configs as replacing
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
@@ -177,6 +177,10 @@ class _Changes:
         for key, value in changed.items():
             if value is not None:
                 changed[key] = _check_broker_value(key, value)
+        after = {**self._given, **_after(now, changed)}
+        conflict = flush_conflict(changed, topic_reader({}, after))
+        if conflict is not None:
+            raise _bad(conflict)
         return _differences(ResourceKind.BROKER, name, now, changed)
 
     def _other(

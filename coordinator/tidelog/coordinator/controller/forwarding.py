@@ -20,9 +20,8 @@ from tidelog.coordinator.controller.requests import (
     UpdateFeatures,
 )
 from tidelog.node.runtime.shard_host import Refusal
-from tidelog.wire.errors import WireError
-from tidelog.wire.frame import decode_request, encode_response, joined
-from tidelog.wire.header import AnyApi, RequestHeader, decode_request_header
+from tidelog.wire.frame import decode_known, encode_response, joined
+from tidelog.wire.header import AnyApi, RequestHeader
 from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
 from tidelog.wire.messages import k33_alter_configs as replacing
@@ -177,12 +176,7 @@ class Forwarded(Struct, frozen=True):
     @classmethod
     def read(cls, frame: bytes) -> "Forwarded":
         """WireError where the frame is none of ours."""
-        view = memoryview(frame)
-        header = decode_request_header(view, _APIS)
-        api = _APIS.get(header.api_key)
-        if api is None or header.version not in api.versions:
-            raise WireError(f"key {header.api_key} version {header.version} is not decided here")
-        return cls(header, decode_request(api, header.version, view, header.body_position))
+        return cls(*decode_known(frame, _APIS))
 
     def request(self) -> ControllerRequest:
         return _KINDS[self.header.api_key].request(self.header.version, self.message)

@@ -26,6 +26,7 @@ from tidelog.coordinator.controller.requests import (
     IsrOutcomes,
     ProducerIdBlock,
     RegisterBroker,
+    RegisterTransactions,
     TellDamage,
     TellLogEnds,
 )
@@ -34,7 +35,16 @@ from tidelog.coordinator.controller.requests import AlterIsr as Alter
 from tidelog.coordinator.controller.settled import Caller, Settled, Settlements
 from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.coordinator.controller.story import happenings
-from tidelog.kernel.ids import NO_OFFSET, BrokerId, Epoch, Incarnation, Offset, RequestId, Uuid
+from tidelog.kernel.ids import (
+    NO_OFFSET,
+    TRANSACTIONS_ID,
+    BrokerId,
+    Epoch,
+    Incarnation,
+    Offset,
+    RequestId,
+    Uuid,
+)
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import FORWARDED_CALLS_MAX, METADATA_SNAPSHOT_RECORDS
 from tidelog.node.ipc.events import Happening
@@ -63,6 +73,7 @@ from tidelog.wire.control import (
     Left,
     LogEnds,
     LogsDamaged,
+    Observe,
     ProducerIds,
     Refused,
     Register,
@@ -275,6 +286,8 @@ class Front:
             return [Ignored(peer, str(error))]
         if isinstance(message, Register):
             return self._register(now, peer, message)
+        if isinstance(message, Observe):
+            return self._observe(now, peer, message)
         if message.to != self._incarnation:
             return [Ignored(peer, "it is meant for an earlier coordinator")]
         session = self.feed.sessions.get(peer)
@@ -316,17 +329,33 @@ class Front:
             log_dirs=message.log_dirs,
             stopped=message.stopped,
             applied=message.applied,
+            kept=message.kept,
         )
+        return self._let_in(now, peer, request, message, message.broker)
+
+    def _observe(self, now: Instant, peer: Peer, message: Observe) -> list[Effect]:
+        request = RegisterTransactions(message.cluster_id, message.incarnation)
+        return self._let_in(now, peer, request, message, TRANSACTIONS_ID)
+
+    def _let_in(
+        self,
+        now: Instant,
+        peer: Peer,
+        request: RegisterBroker | RegisterTransactions,
+        message: Register | Observe,
+        broker: BrokerId,
+    ) -> list[Effect]:
+        """Open a session once the controller takes this life."""
 
         def answer(reply: ControllerReply | Refusal) -> list[Effect]:
             if isinstance(reply, Refusal):
                 return [SendTo(peer, Refused(message.session, reply.code, reply.detail))]
             assert isinstance(reply, BrokerRegistration)
-            self.feed.close_all(message.broker)
+            self.feed.close_all(broker)
             session = Session(
                 peer=peer,
                 session=message.session,
-                broker=message.broker,
+                broker=broker,
                 incarnation=message.incarnation,
                 applied=message.applied,
                 sent=message.applied,

@@ -5,7 +5,7 @@ Told of what is committed: from the feed, without a record.
 """
 
 from tidelog.coordinator.controller.feed import Feed, Session
-from tidelog.kernel.ids import COORDINATOR_ID, Offset
+from tidelog.kernel.ids import COORDINATOR_ID, TRANSACTIONS_ID, Offset
 from tidelog.kernel.instant import Instant, WallMs
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k55_describe_quorum import (
@@ -47,6 +47,8 @@ def describe_quorum(
             last_caught_up_timestamp=wall(now if has_all else session.caught_up),
         )
 
+    # The transaction coordinator follows too, and is nothing that Kafka's tools know.
+    brokers = [one for one in feed.sessions.values() if one.broker != TRANSACTIONS_ID]
     leader = ReplicaState(
         replica_id=COORDINATOR_ID,
         log_end_offset=end,
@@ -58,7 +60,7 @@ def describe_quorum(
         leader_epoch=feed.image.controller_epoch,
         high_watermark=feed.image.offset + 1,
         current_voters=[leader],
-        observers=[observer(one) for one in sorted(feed.sessions.values(), key=_broker_of)],
+        observers=[observer(one) for one in sorted(brokers, key=_broker_of)],
     )
     # The node has no address: nobody but brokers speaks to the coordinator.
     return DescribeQuorumResponse(

@@ -50,10 +50,19 @@ class RegisterBroker(Struct, frozen=True):
     log_dirs: tuple[Uuid, ...]
     stopped: StopKind
     applied: Offset
+    kept: tuple[tuple[Uuid, tuple[int, ...]], ...] = ()
+    """By topic, partitions of which it has all that it ever vouched for."""
+
+
+class RegisterTransactions(Struct, frozen=True):
+    """A life of the transaction coordinator wants its epoch."""
+
+    cluster_id: str
+    incarnation: Incarnation
 
 
 class BrokerRegistration(Struct, frozen=True):
-    """Reply to RegisterBroker."""
+    """Reply to RegisterBroker and RegisterTransactions: the epoch of this life."""
 
     epoch: Offset
 
@@ -234,7 +243,13 @@ BrokerRequest = (
 """What a broker says or wants for itself."""
 
 ControllerRequest = (
-    Activate | BrokerRequest | BrokerStarted | BrokerLost | ClientRequest | AskedAgain
+    Activate
+    | BrokerRequest
+    | RegisterTransactions
+    | BrokerStarted
+    | BrokerLost
+    | ClientRequest
+    | AskedAgain
 )
 ControllerReply = (
     BrokerRegistration | ProducerIdBlock | IsrOutcomes | ClientReply | AskedAgain | Done

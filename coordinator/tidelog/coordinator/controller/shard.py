@@ -44,19 +44,21 @@ from tidelog.coordinator.controller.requests import (
     IsrOutcomes,
     ProducerIdBlock,
     RegisterBroker,
+    RegisterTransactions,
     TellDamage,
     TellLogEnds,
     UnregisterBroker,
     UpdateFeatures,
 )
 from tidelog.coordinator.controller.states import check_steps
+from tidelog.coordinator.controller.transactions import activate, holds
 from tidelog.coordinator.controller.waiting import AppliedWaits
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset, ProducerId, RequestId
 from tidelog.kernel.instant import Instant, s
 from tidelog.kernel.limits import LEADERS_MOVED_PER_DECISION_MAX, PRODUCER_ID_BLOCK
 from tidelog.kernel.shard import Decision
-from tidelog.node.metadata.features import SUPPORTED
+from tidelog.node.metadata.features import KEPT, SUPPORTED
 from tidelog.node.metadata.image import BrokerView, MetadataImage
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k64_unregister_broker import UnregisterBrokerResponse
@@ -118,6 +120,9 @@ class ControllerShard:
                 return self._asked_again(now, asked, request)
             case BrokerStarted() | BrokerLost():
                 return self._lost(now, asked, request.broker, before=request.next_life)
+            case RegisterTransactions():
+                records, epoch = activate(self.image, request)
+                return Decision(records, ((asked, BrokerRegistration(Offset(epoch))),))
             case Activate():
                 self._rebalance_at = self._rebalance_after(now)
                 return Decision(self._activate(request), ((asked, DONE),))
@@ -167,6 +172,7 @@ class ControllerShard:
                 FeatureChanged(name, levels.highest)
                 for name, levels in SUPPORTED.items()
                 if image.features.get(name) != levels.highest
+                and not (name in KEPT and name in image.features)
             ),
             ControllerActivated(
                 Epoch(image.controller_epoch + 1), request.incarnation, request.run_id
@@ -388,10 +394,11 @@ class ControllerShard:
 
     def _producer_ids(self, asked: RequestId, request: AllocateProducerIds) -> ControllerDecision:
         broker = self.image.brokers.get(request.broker)
-        if broker is None or broker.incarnation != request.incarnation:
+        lives = broker is not None and broker.incarnation == request.incarnation
+        if not lives and not holds(self.image, request.broker, request.incarnation):
             raise Rejected(
                 ErrorCode.STALE_BROKER_EPOCH, f"broker {request.broker} is not registered"
             )
         first = self.image.producer_id_next
-        record = ProducerIdsAllocated(broker.id, ProducerId(first + PRODUCER_ID_BLOCK))
+        record = ProducerIdsAllocated(request.broker, ProducerId(first + PRODUCER_ID_BLOCK))
         return Decision((record,), ((asked, ProducerIdBlock(first, PRODUCER_ID_BLOCK)),))

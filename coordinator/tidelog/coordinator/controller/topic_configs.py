@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog.kernel.config import SettingError, canonical
-from tidelog.node.changing import topic_conflict
+from tidelog.node.changing import flush_conflict, topic_conflict
 from tidelog.node.origins import TopicSettings
 from tidelog.node.settings import TOPIC, topic_reader
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -49,7 +49,8 @@ def check_together(own: Mapping[str, str], broker: Mapping[str, str]) -> None:
     """INVALID_CONFIG where a topic's settings, with the broker's behind them, contradict."""
     if not own:
         return
-    conflict = topic_conflict(topic_reader(own, broker))
+    value = topic_reader(own, broker)
+    conflict = topic_conflict(value) or flush_conflict(own, value)
     if conflict is not None:
         raise Rejected(ErrorCode.INVALID_CONFIG, conflict)
 

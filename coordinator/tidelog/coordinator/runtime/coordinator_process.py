@@ -41,6 +41,7 @@ from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.ids import NO_OFFSET, Offset, Uuid, uuid_text
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.launch import (
+    COORDINATOR_LEDGER,
     CoordinatorLaunch,
     board_name,
     coordinator_directory,
@@ -55,6 +56,7 @@ from tidelog.node.metadata.digest import digest
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, open_disk
+from tidelog.node.runtime.ledger import open_ledger
 from tidelog.node.runtime.process import (
     ORPHANS_END_WITHIN_S,
     EventLog,
@@ -113,6 +115,7 @@ class CoordinatorProcess:
         loop.set_exception_handler(self._on_bug)
         on_stop_signal(loop, self.end)
         top = open_disk(coordinator_directory(launch.data_dir), open_files_max=_OPEN_FILES_MAX)
+        self._top = top
         life = Life(launch.boot_id, launch.disk_generation, launch.incarnation)
         self._journal = Journal(top, life)
         if not launch.standby:
@@ -168,6 +171,8 @@ class CoordinatorProcess:
         self._slot.words[Word.ROLE] = Role.COORDINATOR
         self._slot.words[Word.STATE] = SlotState.STARTING
         self._slot.publish()
+        # Not before: of those that stand by, none writes.
+        self._top.record(open_ledger(launch, COORDINATOR_LEDGER, [self._top.path], self._log))
         loaded = self._journal.load(tail)
         self._tell(loaded)
         self._known = loaded.feed.image

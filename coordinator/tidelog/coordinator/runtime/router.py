@@ -11,7 +11,7 @@ from tidelog.kernel.limits import CONTROL_MESSAGE_BYTES_MAX, FORWARDED_CALLS_MAX
 
 _MESSAGES_PER_TURN: Final = 64
 _PARTS: Final = 2
-_QUEUED_PER_PEER_MAX: Final = 8 * FORWARDED_CALLS_MAX
+QUEUED_PER_PEER_MAX: Final = 8 * FORWARDED_CALLS_MAX
 
 
 class Router:
@@ -24,6 +24,7 @@ class Router:
         *,
         on_frame: Callable[[Peer, bytes], None],
         on_lost: Callable[[Peer], None],
+        queued_max: int = QUEUED_PER_PEER_MAX,
     ) -> None:
         self._loop = loop
         self._on_frame = on_frame
@@ -35,7 +36,7 @@ class Router:
         self._socket.set(zmq.LINGER, 0)
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
         self._socket.set(zmq.ROUTER_HANDOVER, 1)  # a broker that reconnects is the same broker
-        self._socket.set(zmq.SNDHWM, _QUEUED_PER_PEER_MAX)
+        self._socket.set(zmq.SNDHWM, queued_max)
         self._socket.set(zmq.MAXMSGSIZE, CONTROL_MESSAGE_BYTES_MAX)
         self._socket.bind(endpoint)
         self._loop.add_reader(self._socket.fileno(), self._on_readable)
@@ -50,8 +51,7 @@ class Router:
             if error.errno not in {zmq.EHOSTUNREACH, zmq.EAGAIN}:
                 raise
             self._loop.call_soon(self._on_lost, peer)
-            return
-        self._look_soon()  # sending may have swallowed the descriptor's edge
+        self._look_soon()  # sending may have swallowed the descriptor's edge, also where it failed
 
     def close(self) -> None:
         if self._closed:

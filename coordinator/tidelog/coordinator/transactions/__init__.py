@@ -1,0 +1,1 @@
+"""Decisions about transactions, replayed from `__transaction_state`."""
