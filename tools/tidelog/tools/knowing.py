@@ -20,6 +20,8 @@ from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
 from tidelog.tools.supervisor.folder import find, is_held, run_in
 from tidelog.tools.supervisor.ports import HOST
 from tidelog.tools.timeline import gather
+from tidelog.tools.transaction_look import see_readers
+from tidelog.tools.transaction_reasons import Readers
 
 _ANSWER_NS = s(2)
 """Sizes are a courtesy: who does not answer at once is not waited for."""
@@ -37,7 +39,8 @@ def look(target: Target, places: Sequence[TopicPartition] = ()) -> Known:
     run = run_in(folder) if is_held(folder) else None
     brokers = None if run is None else _brokers(target)
     opened = open_folder(folder)
-    sizes, failed = _told(brokers or [], places)
+    servers = _running(brokers or [])
+    sizes, failed = _told(servers, places)
     return Known(
         image=opened.image,
         states=None if brokers is None else {row["id"]: row["state"] for row in brokers},
@@ -45,7 +48,18 @@ def look(target: Target, places: Sequence[TopicPartition] = ()) -> Known:
         sizes=sizes,
         failed=failed,
         static={} if opened.cluster is None else opened.cluster.settings,
+        servers=servers,
     )
+
+
+def look_at_readers(servers: str, place: TopicPartition) -> Readers | None:
+    """How far a partition's readers get, and what is open there; None where nobody tells soon."""
+    if not servers:
+        return None
+    with contextlib.suppress(ClientError, CliError), connected(Target(bootstrap=servers)) as client:
+        client.run(refresh(client.view, [place[0]]), _ANSWER_NS)
+        return see_readers(client, place, _ANSWER_NS)
+    return None
 
 
 def _brokers(target: Target) -> list[Row] | None:
@@ -58,14 +72,18 @@ def _brokers(target: Target) -> list[Row] | None:
     return [row for row in rows if row["role"] == "broker"]
 
 
-def _told(brokers: Sequence[Row], places: Sequence[TopicPartition]) -> tuple[Sizes, Directories]:
+def _running(brokers: Sequence[Row]) -> str:
+    """Who may be asked, as `--bootstrap` has it: nobody waits for those that are not there."""
+    return ",".join(f"{HOST}:{row['port']}" for row in brokers if row["state"] == "running")
+
+
+def _told(servers: str, places: Sequence[TopicPartition]) -> tuple[Sizes, Directories]:
     """What brokers tell of their logs and directories; nothing where none answers."""
-    running = [f"{HOST}:{row['port']}" for row in brokers if row["state"] == "running"]
     sizes: Sizes = {}
     failed: Directories = {}
-    if not running:
+    if not servers:
         return sizes, failed
-    target = Target(bootstrap=",".join(running))
+    target = Target(bootstrap=servers)
     with contextlib.suppress(ClientError, CliError), connected(target) as client:
         client.run(refresh(client.view, [name for name, _ in places]), _ANSWER_NS)
         failed = client.run(failed_directories(client.view.brokers), _ANSWER_NS)

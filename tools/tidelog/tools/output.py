@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -170,6 +171,20 @@ def moment(timestamp_ms: int) -> str:
     return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1_000:03}Z"
 
 
+def span(milliseconds: float) -> str:
+    """A length of time for people; what is not over yet has none.
+
+    >>> span(850), span(12_340), span(200_000), span(9_000_000), span(400_000_000), span(-5)
+    ('0.8 s', '12.3 s', '3.3 min', '2.5 h', '4.6 d', '0.0 s')
+    """
+    value = max(milliseconds, 0) / 1_000
+    for unit, size_in_next in (("s", 60), ("min", 60), ("h", 24)):
+        if value < size_in_next:
+            return f"{value:.1f} {unit}"
+        value /= size_in_next
+    return f"{value:.1f} d"
+
+
 @contextmanager
 def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None] | None]:
     """Gives what to call with each step of long work; None where no person looks on."""
@@ -222,6 +237,15 @@ class Target(Struct, frozen=True):
         """Absolute; of a cluster by name it is under the current folder."""
         given = Path(self.data) if self.data else Path(".tidelog") / self.cluster
         return Path(os.path.abspath(given))  # noqa: PTH100 -- a link stays as the user wrote it
+
+    @property
+    def words(self) -> str:
+        """What names it behind another command, with a blank before; the default needs nothing."""
+        if self.bootstrap:
+            return f" --bootstrap {shlex.quote(self.bootstrap)}"
+        if self.data:
+            return f" --data {shlex.quote(self.data)}"
+        return "" if self.cluster == CLUSTER_DEFAULT else f" --cluster {self.cluster}"
 
     @property
     def label(self) -> str:
@@ -279,13 +303,13 @@ def yes_option(command: Callable[P, R]) -> Callable[P, R]:
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
 
 
-def confirm(what: str, *, yes: bool) -> None:
-    """Before something is deleted: ask on a terminal; elsewhere nobody could answer."""
+def confirm(what: str, *, yes: bool, verb: str = "delete") -> None:
+    """Before something is lost for good: ask on a terminal; elsewhere nobody could answer."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"this deletes {what}: add --yes")
-    click.confirm(f"Delete {what}?", abort=True, err=True)
+        raise click.UsageError(f"this {verb}s {what}: add --yes")
+    click.confirm(f"{verb.capitalize()} {what}?", abort=True, err=True)
 
 
 def cluster_options(command: Callable[..., R]) -> Callable[..., R]:

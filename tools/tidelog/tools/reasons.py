@@ -70,6 +70,18 @@ class Code(StrEnum):
     CLUSTER_DOWN = "cluster-down"
     WAITED_FOR = "waited-for"
     DIRECTORY_FAILED = "directory-failed"
+    OPEN_TRANSACTION = "open-transaction"
+    OVERDUE_TRANSACTION = "overdue-transaction"
+    HANGING_TRANSACTION = "hanging-transaction"
+    MARKER_MISSING = "marker-missing"
+    READERS_WAIT = "readers-wait"
+    OFFSETS_PENDING = "offsets-pending"
+    # of groups
+    NO_COORDINATOR = "no-coordinator"
+    NO_MEMBERS = "no-members"
+    REBALANCING = "rebalancing"
+    RESTLESS = "restless"
+    STUCK = "stuck"
 
 
 class Reason(Struct, frozen=True):
@@ -93,6 +105,8 @@ class Known(Struct, frozen=True):
     """Settings of the last start."""
     failed: Mapping[int, Sequence[str]] = {}
     """Log directories that brokers say they cannot use."""
+    servers: str = ""
+    """Where the running brokers listen."""
 
     def setting(self, name: str) -> int | bool:
         """A broker-wide one that is in force."""
@@ -104,6 +118,10 @@ class Known(Struct, frozen=True):
 
     def _given(self) -> dict[str, str]:
         return {**self.static, **self.image.broker_configs.get("", {})}
+
+    def process(self, broker: int) -> str:
+        """What its process does, in a word."""
+        return "down" if self.states is None else self.states.get(broker, "missing")
 
     def holds(self, place: Place, broker: int) -> bool:
         """Whether the broker told of a log of the partition."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from tidelog.clients.admin.group_offsets import committed_offsets
+from tidelog.clients.admin.group_offsets import CommittedOffset, committed_offsets
 from tidelog.clients.admin.groups import (
     DescribedGroup,
     GroupMember,
@@ -32,6 +32,7 @@ from tidelog.tools.output import (
     table,
     yes_option,
 )
+from tidelog.tools.pending_offsets import Pending, pending_offsets
 from tidelog.wire.errors import ErrorCode
 
 VERSION = 1
@@ -107,7 +108,10 @@ def describe(  # noqa: PLR0913 -- the options of the command
     state: bool,
     as_json: bool,
 ) -> None:
-    """Show what a group has committed, how far behind it is, and who reads."""
+    """Show what a group has committed, how far behind it is, and who reads.
+
+    What a transaction has committed that is still open is pending, and named with it.
+    """
     offsets = offsets or not (members or state)
     found, rows = _found(target, name, offsets=offsets)
     if as_json:
@@ -160,34 +164,76 @@ def _ends(client: Client, partitions: set[TopicPartition]) -> dict[TopicPartitio
 
 def _offset_rows(client: Client, found: DescribedGroup) -> list[dict[str, object]]:
     committed = client.run(committed_offsets(client.view, found.name))
-    ends = _ends(client, {*committed, *found.owners()})
     owners = found.owners()
-    rows: list[dict[str, object]] = []
-    for key in sorted({*committed, *owners}):
-        current = committed[key].offset if key in committed else None
-        end = ends.get(key)
-        owner = owners.get(key)
-        rows.append(
-            {
-                "topic": key[0],
-                "partition": key[1],
-                "current": current,
-                "end": end,
-                "lag": None if current is None or end is None else max(end - current, 0),
-                "owner": None if owner is None else owner.member_id,
-                "host": None if owner is None else owner.host,
-                "client_id": None if owner is None else owner.client_id,
-            }
-        )
-    return rows
+    pending = pending_offsets(client, found.name, {*committed, *owners})
+    keys = sorted({*committed, *owners, *pending})
+    ends = _ends(client, set(keys))
+    return [
+        {
+            "topic": key[0],
+            "partition": key[1],
+            **_progress(committed.get(key), ends.get(key)),
+            **_owner(owners.get(key)),
+            "pending": _pending(pending[key]) if key in pending else None,
+        }
+        for key in keys
+    ]
+
+
+def _progress(committed: CommittedOffset | None, end: int | None) -> dict[str, object]:
+    current = None if committed is None else committed.offset
+    lag = None if current is None or end is None else max(end - current, 0)
+    return {"current": current, "end": end, "lag": lag}
+
+
+def _owner(owner: GroupMember | None) -> dict[str, object]:
+    return {
+        "owner": None if owner is None else owner.member_id,
+        "host": None if owner is None else owner.host,
+        "client_id": None if owner is None else owner.client_id,
+    }
+
+
+def _pending(one: Pending) -> dict[str, object]:
+    """Committed by a transaction that is open."""
+    return {
+        "offset": one.offset,
+        "producer_id": one.producer_id,
+        "transactional_id": one.transactional_id,
+    }
+
+
+_OFFSET_COLUMNS = {
+    "topic": "TOPIC",
+    "partition": "PARTITION",
+    "current": "CURRENT",
+    "end": "END",
+    "lag": "LAG",
+    "owner": "OWNER",
+    "host": "HOST",
+    "client_id": "CLIENT",
+}
 
 
 def _print_offsets(rows: Sequence[Mapping[str, object]]) -> None:
-    columns = ("topic", "partition", "current", "end", "lag", "owner", "host", "client_id")
-    table(
-        [[row[column] for column in columns] for row in rows],
-        ("TOPIC", "PARTITION", "CURRENT", "END", "LAG", "OWNER", "HOST", "CLIENT"),
-    )
+    shown = [[row[column] for column in _OFFSET_COLUMNS] for row in rows]
+    columns = [*_OFFSET_COLUMNS.values()]
+    if any(row["pending"] for row in rows):
+        columns += ["PENDING", "TRANSACTION"]
+        shown = [
+            [*cells, *_pending_cells(row["pending"])]
+            for cells, row in zip(shown, rows, strict=True)
+        ]
+    table(shown, columns)
+
+
+def _pending_cells(pending: object) -> list[object]:
+    """What is pending, and whose; a mark where nobody tells what it is."""
+    if not isinstance(pending, dict):
+        return [None, None]
+    offset, producer = pending["offset"], pending["producer_id"]
+    whose = pending["transactional_id"] or (producer and f"of producer {producer}")
+    return ["?" if offset is None else offset, whose]
 
 
 def _state(found: DescribedGroup) -> dict[str, object]:

@@ -50,7 +50,8 @@ class Line:
 def logs(
     target: Target, *, process: str | None, follow: bool, lines: int | None, as_json: bool
 ) -> None:
-    """Show what the processes say: all of them by time, or one (broker-0, coordinator)."""
+    """Show what the processes say: all of them by time, or one (broker-0, coordinator,
+    transaction-coordinator)."""
     folder = find(target.folder) / "logs"
     if not folder.is_dir():
         fail(f"there are no logs in {folder}: name a cluster with --cluster or --data", NOT_FOUND)

@@ -1,4 +1,4 @@
-"""`tidelog broker` and `tidelog coordinator`: single processes of a running cluster."""
+"""`tidelog broker`, `coordinator` and `txn-coordinator`: single processes of a running cluster."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ def _telling(*, as_json: bool) -> Iterator[Callable[[str, str, int, int], None]]
     def told(what: str, role: str, process_id: int, pid: int) -> None:
         done.append({"role": role, "id": process_id, "pid": pid, "did": what})
         if not as_json:
-            name = role if role == "coordinator" else f"{role} {process_id}"
+            name = f"{role} {process_id}" if role in {"broker", "standby"} else role
             click.echo(f"{name} {_DONE_WORD[what]} (pid {pid})")
 
     try:
@@ -86,6 +86,21 @@ def _coordinator_command(what: str, text: str) -> click.Command:
     def command(target: Target, *, standby: int | None, as_json: bool) -> None:
         role = "coordinator" if standby is None else "standby"
         _do(target, what, role, (standby or 0,), as_json=as_json)
+
+    return command
+
+
+def _transactions_command(what: str, text: str) -> click.Command:
+    @click.command(
+        what,
+        cls=Command,
+        help=text,
+        examples=(f"tidelog txn-coordinator {what}", f"tidelog txn-coordinator {what} --json"),
+    )
+    @cluster_options
+    @json_option
+    def command(target: Target, *, as_json: bool) -> None:
+        _do(target, what, "transaction-coordinator", (0,), as_json=as_json)
 
     return command
 
@@ -172,6 +187,17 @@ def coordinator() -> None:
     """
 
 
+@click.group(
+    cls=Group, examples=("tidelog txn-coordinator kill", "tidelog txn-coordinator pause --json")
+)
+def txn_coordinator() -> None:
+    """Kill or pause the transaction coordinator.
+
+    A dead or silent one is started again by the supervisor; it reads its log through the brokers,
+    and completes what was prepared.
+    """
+
+
 _BROKER_COMMANDS: Mapping[str, str] = {
     "start": "Start brokers that do not run; returns when they take clients.",
     "stop": "End brokers in order (SIGTERM); they stay down until started.",
@@ -183,6 +209,12 @@ _COORDINATOR_COMMANDS: Mapping[str, str] = {
     "kill": "Kill the coordinator (SIGKILL); it is started again at once.",
     "pause": "Freeze the coordinator (SIGSTOP); after 2 s, with a standby 0.2 s, it is killed.",
     "resume": "Let a paused coordinator go on (SIGCONT).",
+}
+
+_TRANSACTIONS_COMMANDS: Mapping[str, str] = {
+    "kill": "Kill the transaction coordinator (SIGKILL); it is started again at once.",
+    "pause": "Freeze the transaction coordinator (SIGSTOP); after 2 s it is killed.",
+    "resume": "Let a paused transaction coordinator go on (SIGCONT).",
 }
 
 
@@ -197,3 +229,4 @@ _fill(broker, _broker_command, _BROKER_COMMANDS)
 broker.add_command(add)
 broker.add_command(remove)
 _fill(coordinator, _coordinator_command, _COORDINATOR_COMMANDS)
+_fill(txn_coordinator, _transactions_command, _TRANSACTIONS_COMMANDS)

@@ -12,13 +12,16 @@ from typing import NoReturn
 import click
 
 from tidelog.clients.client import Client
+from tidelog.clients.failures import AbortableError, ClientError, FatalError, TransactionError
 from tidelog.clients.producer.producer import Producer
 from tidelog.clients.producer.sender import Delivered, Failed
+from tidelog.clients.producer.transactional import TransactionalProducer
 from tidelog.clients.settings import Acks, ProducerSettings
 from tidelog.kernel.ids import Partition
-from tidelog.kernel.instant import s
+from tidelog.kernel.instant import ms, s
 from tidelog.tools.completing import topic_names
 from tidelog.tools.connecting import check_partition, connected, known_topics
+from tidelog.tools.lengths import length
 from tidelog.tools.line_records import LineError, LineFormat
 from tidelog.tools.lines import lines_of
 from tidelog.tools.output import (
@@ -35,6 +38,7 @@ from tidelog.tools.output import (
     progress_bar,
 )
 from tidelog.wire.codecs import Codec
+from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.records import Record
 
 VERSION = 1
@@ -84,7 +88,7 @@ class _Written:
     examples=(
         "seq 100 | tidelog produce orders",
         "echo 'k1=hello' | tidelog produce orders --key-separator =",
-        "tidelog produce orders --file events.jsonl --compression zstd",
+        "tidelog produce orders --file bills.txt --transactional-id bills-1",
     ),
 )
 @click.argument("topic", shell_complete=topic_names)
@@ -100,6 +104,15 @@ class _Written:
     help="Whose word makes a record written.",
 )
 @click.option("--transactional-id", metavar="ID", help="All records in one transaction.")
+@click.option(
+    "--transaction-timeout",
+    "timeout_ms",
+    metavar="D",
+    default="60s",
+    show_default=True,
+    callback=length,
+    help="The cluster aborts a transaction that takes longer, as 90s or 10m.",
+)
 @click.option("--file", "path", metavar="F", type=click.Path(dir_okay=False), help="Not stdin.")
 @click.option(
     "--compression",
@@ -120,6 +133,7 @@ def produce(  # noqa: PLR0913 -- the options of the command
     partition: int | None,
     acks: str,
     transactional_id: str | None,
+    timeout_ms: int,
     path: str | None,
     compression: str,
     as_json: bool,
@@ -136,6 +150,7 @@ def produce(  # noqa: PLR0913 -- the options of the command
         codec=Codec[compression.upper()],
         delivery_timeout_ns=DELIVERY_TIMEOUT_NS,
         transactional_id=transactional_id,
+        transaction_timeout_ns=ms(timeout_ms),
     )
     separator = None if key_separator is None else key_separator.encode()
     form = LineFormat(None if key is None else key.encode(), separator, headers)
@@ -170,22 +185,77 @@ def _check(client: Client, topic: str, partition: Partition | None) -> None:
 
 def _write(client: Client, job: _Job, descriptor: int) -> _Written:
     # Runs of this command take turns; a keyless record of a single run has no better place.
-    producer = Producer(client, job.settings, first_partition=os.getpid())
+    first = os.getpid()
+    if job.settings.transactional_id is not None:
+        return _write_whole(
+            TransactionalProducer(client, job.settings, first_partition=first), job, descriptor
+        )
+    producer = Producer(client, job.settings, first_partition=first)
     producer.open(job.topic)
     written = _Written()
-    try:
-        with contextlib.closing(_shown(lines_of(descriptor), descriptor)) as blocks:
-            _pump(producer, job, blocks, written)
-        producer.flush()
-        written.take(producer)
-    except BaseException:
-        _abort(producer, job)
-        raise
-    if written.failure is not None:
-        _abort(producer, job)
-    elif job.settings.transactional_id is not None:
-        producer.commit()
+    _read_through(producer, job, descriptor, written)
     return written
+
+
+def _write_whole(producer: TransactionalProducer, job: _Job, descriptor: int) -> _Written:
+    """All in one transaction, or nothing."""
+    written = _Written()
+    name = job.settings.transactional_id
+    _open(producer, job)
+    producer.begin()
+    try:
+        _read_through(producer, job, descriptor, written)
+    except TransactionError as error:
+        _nothing_written(producer, error)
+    except BaseException:
+        _abort(producer)
+        raise
+    try:
+        producer.commit()
+    except AbortableError as error:
+        _nothing_written(producer, error)
+    except ClientError as error:
+        code = FAILED if isinstance(error, FatalError) else UNREACHABLE
+        unknown = f"whether the transaction is committed is not known ({error})"
+        fail(f"{unknown}: see tidelog txn describe {name}", code)
+    return written
+
+
+def _nothing_written(producer: TransactionalProducer, error: TransactionError) -> NoReturn:
+    """Who cannot even abort is told the better reason then."""
+    dead = _abort(producer)
+    if dead is not None:
+        fail(f"nothing is written: {dead}")
+    said = f"nothing is written, the transaction is aborted: {error.said}"
+    fail(said, UNREACHABLE if error.code is None else FAILED)
+
+
+def _open(producer: TransactionalProducer, job: _Job) -> None:
+    try:
+        producer.open(job.topic)
+    except FatalError as error:
+        if error.code is not ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            raise
+        longest = "must be more than 0, and at most the cluster's transaction.max.timeout.ms"
+        raise click.UsageError(f"--transaction-timeout: {longest}") from None
+
+
+def _abort(producer: TransactionalProducer) -> FatalError | None:
+    """Best effort: what is left open is aborted by the cluster when its time is over."""
+    try:
+        producer.abort()
+    except FatalError as error:
+        return error
+    except (ClientError, Rejected):
+        return None
+    return None
+
+
+def _read_through(producer: Producer, job: _Job, descriptor: int, written: _Written) -> None:
+    with contextlib.closing(_shown(lines_of(descriptor), descriptor)) as blocks:
+        _pump(producer, job, blocks, written)
+    producer.flush()
+    written.take(producer)
 
 
 def _pump(producer: Producer, job: _Job, blocks: Iterable[list[bytes]], written: _Written) -> None:
@@ -228,13 +298,6 @@ def _until_then(job: _Job, written: _Written) -> str:
         return "nothing is written: the transaction is aborted"
     count = written.records
     return f"{counted(count, 'record')} before it {'is' if count == 1 else 'are'} written"
-
-
-def _abort(producer: Producer, job: _Job) -> None:
-    """Best effort: what is left open is aborted by the cluster when its time is over."""
-    if job.settings.transactional_id is not None:
-        with contextlib.suppress(Exception):
-            producer.abort()
 
 
 def _report(topic: str, written: _Written, *, as_json: bool) -> None:

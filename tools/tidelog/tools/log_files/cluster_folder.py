@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.launch import broker_directories, coordinator_directory
+from tidelog.node.ipc.layout import Role
 from tidelog.node.log.checkpoints import META_PROPERTIES
 from tidelog.node.log.directory import key_of
 from tidelog.node.log.marks import MARK_NAME, decode_mark
@@ -31,6 +32,8 @@ from tidelog.tools.log_files.verify_log import Known, verify_log
 from tidelog.tools.supervisor import proc
 from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
 from tidelog.tools.supervisor.folder import Cluster, is_held, read_cluster
+from tidelog.tools.supervisor.plan import Name
+from tidelog.tools.supervisor.power import generation_of
 
 CLUSTER_FILE = "cluster.json"
 LOOKS_MAX = 3
@@ -103,9 +106,10 @@ def around(directory: Path, folder: Folder | None) -> Around:
     # A name lies in the broker's own folder; below a path each broker has one.
     match = _BROKER.fullmatch(directory.parent.name) or _BROKER.fullmatch(directory.name)
     broker = None if match is None else image.brokers.get(BrokerId(int(match[1])))
+    owner = Name(Role.COORDINATOR, 0) if match is None else Name(Role.BROKER, int(match[1]))
     return Around(
         boot_id=proc.boot_id(),
-        disk_generation=0 if cluster is None else cluster.disk_generation,
+        disk_generation=0 if cluster is None else generation_of(cluster, owner),
         in_use=_is_in_use(folder.path, disk, None if match is None else int(match[1])),
         cluster_id=None if cluster is None else cluster.cluster_id,
         node_id=None if match is None else int(match[1]),

@@ -19,6 +19,7 @@ from tidelog.wire.records import Record
 Decoder = Callable[[Record], Mapping[str, object]]
 _CONTROL_KEY: Final = Format(">hh")
 _CONTROL_TYPES: Final = {0: "abort", 1: "commit"}
+_END_VALUE: Final = Format(">hi")
 
 
 def decoder_of(topic: str) -> Decoder | None:
@@ -41,7 +42,11 @@ def control_record(record: Record) -> Mapping[str, object]:
     if len(key) != _CONTROL_KEY.size:
         return {"unreadable": "no key of a control record"}
     version, kind = _CONTROL_KEY.unpack(key)
-    return {"record": _CONTROL_TYPES.get(kind, str(kind)), "version": version}
+    value = record.value or b""
+    said: dict[str, object] = {"record": _CONTROL_TYPES.get(kind, str(kind)), "version": version}
+    if kind in _CONTROL_TYPES and len(value) >= _END_VALUE.size:
+        said["coordinator_epoch"] = _END_VALUE.unpack_from(value)[1]
+    return said
 
 
 def _fields(found: Struct) -> dict[str, object]:

@@ -8,6 +8,7 @@ from typing import Final
 from tidelog.node.log import checkpoints
 from tidelog.node.log.directory import DELETED_SUFFIX, PENDING_SUFFIX, STRAY_SUFFIX, key_of
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
+from tidelog.node.log.kept import KEPT_NAME
 from tidelog.node.log.marks import MARK_NAME
 from tidelog.node.log.segment import (
     LOG_SUFFIX,
@@ -36,6 +37,7 @@ class FileKind(Enum):
     PARTITION_METADATA = "partition metadata"
     PROPERTIES = "properties"
     MARK = "mark"
+    KEPT = "kept logs"
     CLEAN_SHUTDOWN = "clean shutdown"
     LOCK = "lock"
     LEFT_BEHIND = "left behind"
@@ -52,6 +54,7 @@ _BY_NAME: Final[Mapping[str, FileKind]] = {
     checkpoints.PARTITION_METADATA: FileKind.PARTITION_METADATA,
     checkpoints.META_PROPERTIES: FileKind.PROPERTIES,
     MARK_NAME: FileKind.MARK,
+    KEPT_NAME: FileKind.KEPT,
     checkpoints.CLEAN_SHUTDOWN: FileKind.CLEAN_SHUTDOWN,
     LOCK_NAME: FileKind.LOCK,
 }

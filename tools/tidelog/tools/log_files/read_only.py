@@ -8,19 +8,43 @@ import fcntl
 import os
 from typing import NoReturn
 
-from tidelog.node.runtime.disk import LOCK_NAME, DiskDirectory, DiskFile, OpenFiles
+from tidelog.node.runtime.disk import LOCK_NAME, DiskDirectory, DiskFile, OpenFiles, read_into
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _OPEN_FILES_MAX = 64
+PAGE_BYTES = 4096
 
 
 class ReadOnlyFile(DiskFile):
-    """One file, as long as it was when it was opened; the kernel refuses to write to it."""
+    """One file, as long as it was when it was opened; the kernel refuses to write to it.
+
+    What comes from the disk for it leaves the page cache again. A broker sends unread what it wrote
+    itself and what has stayed there since: it would take for that what somebody else had read.
+    """
 
     __slots__ = ()
 
     def _open(self, flags: int) -> int:  # noqa: ARG002 -- whatever the engine would ask for
-        return super()._open(_FLAGS)
+        fd = super()._open(_FLAGS)
+        # Nothing is read ahead, which nobody would make the kernel forget.
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+        return fd
+
+    def read(self, position: int, size: int) -> memoryview:
+        buffer = memoryview(bytearray(min(size, max(self.size - position, 0))))
+        return buffer[: self.read_into(position, buffer)]
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        if not buffer:
+            return 0
+        fd = self.fileno()
+        start = position + _in_memory(fd, position, buffer)
+        filled = read_into(fd, position, buffer)
+        if position + filled > start:
+            page = start // PAGE_BYTES * PAGE_BYTES
+            end = -(-(position + filled) // PAGE_BYTES) * PAGE_BYTES
+            os.posix_fadvise(fd, page, end - page, os.POSIX_FADV_DONTNEED)
+        return filled
 
     def truncate(self, size: int) -> None:
         _refuse(self.name, size)
@@ -85,6 +109,16 @@ class ReadOnlyDirectory(DiskDirectory):
 
     def sync(self) -> None:
         _refuse(self.path)
+
+
+def _in_memory(fd: int, position: int, buffer: memoryview) -> int:
+    """How many of the first bytes the page cache has."""
+    try:
+        return os.preadv(fd, (buffer,), position, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return 0
+    except OSError:
+        return len(buffer)  # this file system cannot tell: it has no disk, or hides it
 
 
 def _refuse(place: str, *_arguments: object) -> NoReturn:

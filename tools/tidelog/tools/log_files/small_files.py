@@ -12,11 +12,12 @@ from tidelog.node.log.checkpoints import (
     decode_partition_metadata,
     decode_properties,
 )
-from tidelog.node.log.cleaning_transactions import decode_aborted
 from tidelog.node.log.epochs import decode_epochs
 from tidelog.node.log.index import OffsetIndex, TimeIndex
+from tidelog.node.log.kept import decode_kept
 from tidelog.node.log.marks import decode_mark
-from tidelog.node.log.producers import decode_snapshot
+from tidelog.node.log.producer_snapshot import decode_snapshot
+from tidelog.node.log.txn_index import decode_aborted
 from tidelog.tools.log_files.kinds import FileKind, base_of
 from tidelog.tools.log_files.sheet import Column, Row, Sheet, plain
 from tidelog.tools.output import moment
@@ -71,6 +72,7 @@ def _producers(directory: Directory, name: str) -> Sheet:
             "producer_epoch": producer.epoch,
             "coordinator_epoch": producer.coordinator_epoch,
             "transaction_start": None if producer.txn_start < 0 else producer.txn_start,
+            "last_marker": None if producer.marker is None else producer.marker._asdict(),
             "last_seen": producer.seen_ms,
             "batches": [
                 {
@@ -153,6 +155,14 @@ def _clean_shutdown(directory: Directory, name: str) -> Sheet:
     return _pairs("clean_shutdown", said)
 
 
+def _kept(directory: Directory, name: str) -> Sheet:
+    kept = decode_kept(_content(directory, name))
+    rows = {
+        f"{topic}-{partition}": uuid_text(topic_id) for (topic, partition), topic_id in kept.items()
+    }
+    return _pairs("kept", rows)
+
+
 def _pairs(kind: str, pairs: Mapping[str, object]) -> Sheet:
     rows: Iterator[Row] = ({"key": key, "value": value} for key, value in pairs.items())
     return Sheet(kind, plain("key", "value"), rows)
@@ -168,5 +178,6 @@ _READERS: Final[Mapping[FileKind, Reader]] = {
     FileKind.PARTITION_METADATA: _partition_metadata,
     FileKind.PROPERTIES: _properties,
     FileKind.MARK: _mark,
+    FileKind.KEPT: _kept,
     FileKind.CLEAN_SHUTDOWN: _clean_shutdown,
 }

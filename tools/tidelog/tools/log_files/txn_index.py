@@ -1,25 +1,79 @@
-"""Checks the index of aborted transactions of one segment."""
+"""Holds the indexes of aborted transactions against the markers in their segments."""
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
-from tidelog.node.log.cleaning_transactions import ENTRY, decode_aborted
 from tidelog.node.log.segment import TXN_INDEX_SUFFIX, file_name
+from tidelog.node.log.txn_index import ENTRY, Aborted, TxnIndex
 from tidelog.tools.log_files.findings import Report
 
 
-def check_txn_index(directory: Directory, base: int, end: int, report: Report) -> None:
-    """Transactions stand in the order of their ends, which lie in the segment."""
-    name = file_name(base, TXN_INDEX_SUFFIX)
-    place = f"{directory.path}/{name}"
-    try:
-        rows = decode_aborted(directory.read_all(name) or b"", place=place)
-    except CorruptError as error:
-        report.violation(place, error.reason, error.position)
-        return
-    last = base - 1
-    for number, row in enumerate(rows):
-        if not last < row.last_offset < end:
-            reason = f"a transaction ends at offset {row.last_offset}, not in {last + 1}..{end - 1}"
-            report.violation(place, reason, number * ENTRY.size)
+class TxnIndexCheck:
+    """Takes what was aborted, as the batches say it, and looks at each index behind its segment.
+
+    Of what was open before the log's first batch an index may say more, where nothing else does.
+    """
+
+    def __init__(self, directory: Directory, unknown_below: int, *, compacted: bool) -> None:
+        self._directory = directory
+        self._unknown_below = unknown_below
+        self._compacted = compacted
+        self._lost = False
+        self._expected: dict[int, Aborted] = {}
+        """By the offset of the marker, of the segment that comes by."""
+
+    def note(self, aborted: Aborted) -> None:
+        """The next abort marker that had something to end."""
+        self._expected[aborted.last_offset] = aborted
+
+    def lose_track(self) -> None:
+        """A batch cannot be read: what is open from here on is not known."""
+        self._lost = True
+
+    def look(self, base: int, end: int, report: Report, *, made_anew: bool) -> None:
+        """All batches of a segment came by; `made_anew` where the next start looks at them too."""
+        expected, self._expected = self._expected, {}
+        index = TxnIndex(self._directory, file_name(base, TXN_INDEX_SUFFIX), is_new=False)
+        place = f"{self._directory.path}/{index.file.name}"
+        try:
+            index.load(base, end)
+        except CorruptError as error:
+            # The engine sees it as well, at the first use.
+            report.remark(place, f"{error.reason}: it is going to be made anew", error.position)
             return
-        last = row.last_offset
+        reason, number = self._what_is_wrong(index.entries(), expected)
+        if reason is None or self._lost:
+            return
+        if made_anew:
+            report.remark(place, f"{reason}: the next start makes it anew", number * ENTRY.size)
+        else:
+            report.violation(place, reason, number * ENTRY.size)
+
+    def _what_is_wrong(
+        self, entries: list[Aborted], expected: dict[int, Aborted]
+    ) -> tuple[str | None, int]:
+        """And the number of the entry."""
+        for number, entry in enumerate(entries):
+            true = expected.pop(entry.last_offset, None)
+            if true is None:
+                if not self._may_stay(entry):
+                    return f"nothing was aborted at offset {entry.last_offset}", number
+            elif not self._agree(entry, true):
+                return f"says {tuple(entry)}, the log {tuple(true)}", number
+        for offset in expected:
+            return f"lacks what was aborted at offset {offset}", len(entries)
+        return None, 0
+
+    def _may_stay(self, entry: Aborted) -> bool:
+        """Whether its records may have been there: deleted since, or compacted."""
+        return self._compacted or entry.first_offset < self._unknown_below
+
+    def _agree(self, entry: Aborted, true: Aborted) -> bool:
+        if entry == true:
+            return True
+        if entry.producer_id != true.producer_id or entry.first_offset > true.first_offset:
+            return False
+        began_before = self._compacted or entry.first_offset < self._unknown_below
+        was_open = self._compacted or entry.last_stable_offset < self._unknown_below
+        return (entry.first_offset == true.first_offset or began_before) and (
+            entry.last_stable_offset == true.last_stable_offset or was_open
+        )

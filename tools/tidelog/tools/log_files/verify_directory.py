@@ -269,16 +269,19 @@ class _DirectoryCheck:
                 told(place, f"names {name}, which is not there")
             elif ended is not None and ended.whole and offset > ended.end:
                 reason = f"says {offset} of {name}, which ends at {ended.end}"
-                if self._is_put_right(place):
+                if self._is_put_right(place, key, offset):
                     self._report.remark(place, f"{reason}; the next start puts it right")
                 else:
                     self._report.violation(place, reason)
 
-    def _is_put_right(self, place: str) -> bool:
-        """What a start does not believe: a cut by it may be newer than a checkpoint."""
+    def _is_put_right(self, place: str, key: TopicPartition, offset: int) -> bool:
+        """What a start does not believe: a cut by it may be newer than a checkpoint. Nor does it
+        miss what was flushed, where all of that is deleted."""
         if place.endswith(HIGH_WATERMARKS):
             return self._life is not Life.CLOSED
-        return self._life is Life.POWER_LOST and not place.endswith(RECOVERY_POINTS)
+        is_point = place.endswith(RECOVERY_POINTS)
+        is_deleted = self._found.log_starts.get(key, 0) >= offset
+        return self._life is Life.POWER_LOST and (is_deleted or not is_point)
 
     def _check_closed_offsets(self, mark: Mark) -> None:
         place = self._place(checkpoints.LOG_STARTS)

@@ -1,6 +1,7 @@
 """Checks one partition's directory: every batch, and every file that is made from the batches."""
 
 from enum import Enum
+from functools import partial
 
 from msgspec import Struct
 
@@ -21,12 +22,13 @@ from tidelog.node.log.segment import (
     file_name,
 )
 from tidelog.node.log.snapshots import offsets_with_suffix
+from tidelog.node.log.swap import SWAP_SUFFIX
 from tidelog.tools.log_files.epoch_check import Span, check_epochs
 from tidelog.tools.log_files.findings import Report
 from tidelog.tools.log_files.index_watch import INTERVAL_USUAL, IndexWatch
 from tidelog.tools.log_files.kinds import FileKind, base_of, belongs_in_partition, kind_of
 from tidelog.tools.log_files.snapshot_check import SnapshotCheck
-from tidelog.tools.log_files.txn_index import check_txn_index
+from tidelog.tools.log_files.txn_index import TxnIndexCheck
 from tidelog.tools.log_files.walk import Seen, Walk
 from tidelog.wire.records import BatchHeader
 
@@ -147,9 +149,15 @@ class _LogCheck:
         self._snapshots = SnapshotCheck(
             directory,
             self._of_small_files,
+            bases[0],
             compacted=known.compacted,
             closed_at=None if known.closed is None else known.closed.end,
         )
+        self._aborted = TxnIndexCheck(
+            directory, self._snapshots.unknown_below, compacted=known.compacted
+        )
+        if any(name.endswith(SWAP_SUFFIX) for name in directory.names()):
+            self._lose_track()  # half of the batches may be under another name
         self._whole = True
         self._size_bytes = 0
         self._active_bytes = 0
@@ -183,7 +191,7 @@ class _LogCheck:
         """A segment begins where the one before it ends; compaction may leave a gap."""
         fits = base == self._end or (self._known.compacted and base > self._end)
         if not fits:
-            self._snapshots.lose_track()
+            self._lose_track()
         if self._whole and not fits:
             reason = f"begins at offset {base}, the segment before it ends at {self._end}"
             self._tell(base, reason, 0, may_be_lost=self._may_be_lost(self._end))
@@ -202,7 +210,7 @@ class _LogCheck:
                 self._judge(base, file, walk, seen)
                 watch = None
                 continue
-            self._note(seen.header)
+            self._note(file, seen.position, seen.header)
             if watch is not None:
                 watch.note(seen.position, seen.size, seen.header)
         if watch is not None:
@@ -211,16 +219,31 @@ class _LogCheck:
         self._size_bytes += file.size
         self._active_bytes = file.size
         file.close()
-        check_txn_index(self._directory, base, walk.next_offset, self._report)
+        self._aborted.look(
+            base, walk.next_offset, self._of_small_files, made_anew=self._is_doubted(base)
+        )
 
-    def _note(self, header: BatchHeader) -> None:
+    def _is_doubted(self, base: int) -> bool:
+        """Whether the next start reads the segment, for the process that wrote it was killed."""
+        after = [one for one in self._bases if one > base]
+        killed = self._known.life is Life.KILLED
+        return killed and (not after or after[0] > self._known.recovery_point)
+
+    def _note(self, file: File, position: int, header: BatchHeader) -> None:
         self._report.looked.batches += 1
         self._epochs.assign(header.partition_leader_epoch, header.base_offset)
-        self._snapshots.note(header)
+        aborted = self._snapshots.note(header, partial(file.read, position, header.size_bytes))
+        if aborted is not None:
+            self._aborted.note(aborted)
+
+    def _lose_track(self) -> None:
+        """A batch cannot be read, or is not there."""
+        self._snapshots.lose_track()
+        self._aborted.lose_track()
 
     def _judge(self, base: int, file: File, walk: Walk, seen: Seen) -> None:
         """A spot that is no good batch: damage, or what the next start is going to cut."""
-        self._snapshots.lose_track()
+        self._lose_track()
         offset, reason = walk.next_offset, seen.wrong or "no batch"
         at_the_end = base == self._bases[-1] and seen.position + seen.size == walk.end
         if (

@@ -5,7 +5,7 @@ a started one ready. What does not come true in time is answered with a sentence
 """
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -35,6 +35,7 @@ _ROLES = {
     role_word(Role.BROKER): Role.BROKER,
     role_word(Role.COORDINATOR): Role.COORDINATOR,
     role_word(Role.STANDBY): Role.COORDINATOR,
+    role_word(Role.TRANSACTION_COORDINATOR): Role.TRANSACTION_COORDINATOR,
 }
 
 
@@ -67,6 +68,10 @@ class Desk(Protocol):
         ...
 
     def send(self, name: Name, number: signal.Signals) -> None: ...
+
+    def lose_power(self, names: Sequence[Name]) -> None:
+        """Kill them; CannotStartError where it cannot be written down that they lost it."""
+        ...
 
     def is_stopped(self, name: Name) -> bool: ...
 
@@ -147,6 +152,8 @@ class Answers:
                 self._remove(connection, self._named(document))
             case "restart":
                 self._restart(connection, self._named(document))
+            case "power-loss" | "power-back" as what:
+                self._power(connection, what, document)
             case what:
                 raise RefusedError(f"the supervisor does not know how to {what!r}", WRONG_USAGE)
 
@@ -216,11 +223,48 @@ class Answers:
             raise RefusedError(f"{name} cannot be removed: {error}", FAILED) from error
         connection.answer(_is_so(process.pid))
 
+    def _power(self, connection: Connection, what: str, document: Document) -> None:
+        if what == "power-loss":
+            self._lose_power(connection, document)
+        else:
+            self._power_back()
+            connection.answer({"ok": True})
+
+    def _lose_power(self, connection: Connection, document: Document) -> None:
+        """The answer tells whom it was, once they are dead."""
+        self._check_running()
+        names = self._who_loses_power(document)
+        try:
+            self._desk.lose_power(names)
+        except CannotStartError as error:
+            raise RefusedError(f"nobody has lost power: {error}", FAILED) from error
+        processes = [self._desk.plan.processes[name] for name in names]
+
+        def answer() -> Document | None:
+            return None if any(process.is_alive for process in processes) else {"ok": True}
+
+        self._wait(connection, answer, _SIGNALS_WITHIN, lambda: "not all of them ended in time")
+
+    def _who_loses_power(self, document: Document) -> list[Name]:
+        """The whole machine, but for the supervisor, or some brokers."""
+        if document.get("all"):
+            return list(self._desk.plan.processes)
+        ids = document.get("ids")
+        named = [self._named({"role": "broker", "id": one}) for one in ids or ()]
+        return [process.name for process in named]
+
+    def _power_back(self) -> None:
+        """Nobody else starts a coordinator that lost power."""
+        for name, process in self._desk.plan.processes.items():
+            if name.role is not Role.BROKER and process.phase is Phase.ENDED:
+                self._desk.take(StartAsked(name))
+
     def _one(self, connection: Connection, what: str, process: Process) -> None:
         if (what == "start") == process.is_alive:
             raise RefusedError(_wrong_state(what, process), FAILED)
         match what:
             case "start":
+                self._power_back()
                 self._desk.take(StartAsked(process.name))
                 self._wait_started(connection, process)
             case "stop":

@@ -85,7 +85,7 @@ def end_rest(folder: Path, *, force: bool) -> None:
         return
     if run_in(folder) == run and supervisor_in(folder) is None:
         forget_run(folder)
-    leftovers.remove_run(run.run_id)
+    leftovers.remove_run(run.run_id, run.data_dir)
 
 
 def _holder(folder: Path) -> int | None:

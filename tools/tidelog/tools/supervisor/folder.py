@@ -45,6 +45,8 @@ class Cluster(Struct):
     settings: dict[str, str] = field(default_factory=dict)
     """As the last start gave them; each start reads its sources anew."""
     broker_settings: dict[str, dict[str, str]] = field(default_factory=dict)
+    power_losses: dict[str, int] = field(default_factory=dict)
+    """How many each process had so far; `power.py` makes disk generations of them."""
     format: int = FORMAT
 
     @property

@@ -14,6 +14,7 @@ from pathlib import Path
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.launch import board_name
 from tidelog.node.ipc.board import MEMORY_FOLDER, remove_memory_of_run
+from tidelog.node.ipc.ledger_memory import save_ledgers
 from tidelog.node.runtime.process import remove_folder
 
 _NAME = re.compile(r"tidelog-([0-9a-f]{8})(?:-.*)?")
@@ -71,8 +72,11 @@ def hold_board(descriptor: int) -> None:
     fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def remove_run(run_id: str) -> None:
-    """Everything that carries the run's id."""
+def remove_run(run_id: str, data_dir: str | None = None) -> None:
+    """Everything that carries the run's id. What its data folder, where that is known, needs to
+    know of stable storage is kept there for the next run."""
+    if data_dir is not None:
+        save_ledgers(run_id, data_dir)
     for base in set(_runtime_bases()):
         remove_folder(str(base / f"tidelog-{run_id}"))
     remove_data(ephemeral_folder(run_id))

@@ -23,6 +23,10 @@ RESTART_DELAY_MAX = s(5)
 LIVED_LONG_ENOUGH = s(1)
 """Ready for so long: then the next restart is immediate again. Whoever is killed now and then is
 back at once; what dies of itself as soon as it works is started less and less often."""
+KILLS_FORGIVEN_MAX = 32
+"""A process that worked and was killed did nothing wrong, however short it lived: whoever tries
+out what others feel of it kills it again and again. The kernel, where memory is short, goes on
+killing for ever: so many in a row are forgiven."""
 CRASHES_KEPT_MAX = 32
 _RESTART_DOUBLINGS_MAX = 10
 
@@ -96,6 +100,12 @@ class StopAsked(Struct, frozen=True):
     name: Name
 
 
+class PowerLost(Struct, frozen=True):
+    """It is killed, and not started again before that is asked for."""
+
+    name: Name
+
+
 class EndAsked(Struct, frozen=True):
     """End the cluster; asked with force (or a second time) by SIGKILL."""
 
@@ -115,6 +125,7 @@ Event = (
     | RemoveAsked
     | StartAsked
     | StopAsked
+    | PowerLost
     | EndAsked
     | Ticked
 )
@@ -138,7 +149,7 @@ class Tell(Struct, frozen=True):
 
 
 class Opened(Struct, frozen=True):
-    """Every process is ready, for the first time."""
+    """Every process that clients wait for is ready, for the first time."""
 
 
 class GiveUp(Struct, frozen=True):
@@ -180,6 +191,9 @@ class Process(Struct):
     due: Instant = Instant(0)
     """When a waiting process is to be spawned."""
     failures: int = 0
+    """Short lives in a row that speak against the next one."""
+    kills: int = 0
+    """Short lives in a row that others ended."""
     sentence: str = ""
     stop_asked: bool = False
     spawning: bool = False
@@ -227,8 +241,8 @@ class Plan(Struct):
                 self._change_members(now, event)
             case StartAsked(name):
                 self._start(now, self.processes[name])
-            case StopAsked(name):
-                actions = self._stop(self.processes[name])
+            case StopAsked() | PowerLost():
+                actions = self._take_down(event)
             case EndAsked(force):
                 actions = self._end(force=force)
             case Ticked():
@@ -241,7 +255,7 @@ class Plan(Struct):
         """When the next waiting process is to be spawned."""
         if self.ending:
             return None
-        waiting = [p.due for p in self.processes.values() if p.phase is Phase.WAITING]
+        waiting = [p.due for p in self.processes.values() if self._may_spawn(p)]
         return min(waiting, default=None)
 
     def stands_by(self, name: Name) -> bool:
@@ -274,9 +288,13 @@ class Plan(Struct):
         due = [
             p
             for p in self.processes.values()
-            if p.phase is Phase.WAITING and p.due <= now and not p.spawning
+            if self._may_spawn(p) and p.due <= now and not p.spawning
         ]
         return [self._spawn(process) for process in due]
+
+    def _may_spawn(self, process: Process) -> bool:
+        """Whether it waits for its time only: what no start waits for takes no time of one."""
+        return process.phase is Phase.WAITING and (self.opened or _opens_with(process.name))
 
     def _spawn(self, process: Process) -> Action:
         process.spawning = True
@@ -303,7 +321,8 @@ class Plan(Struct):
             return []
         process.phase = Phase.RUNNING
         process.since = now
-        if self.opened or self.ending or self.not_ready():
+        missing = any(_opens_with(p.name) for p in self.not_ready())
+        if self.opened or self.ending or missing:
             return []
         self.opened = True
         return [Opened()]
@@ -314,7 +333,7 @@ class Plan(Struct):
             return
         process.phase = Phase.WAITING
         process.due = now
-        process.failures = 0
+        process.failures = process.kills = 0
         process.stop_asked = False
 
     def _stop(self, process: Process) -> list[Action]:
@@ -325,6 +344,13 @@ class Plan(Struct):
         process.stop_asked = True
         # A stopped (paused) process must run to take the first signal.
         return [Send(process.name, signal.SIGTERM), Send(process.name, signal.SIGCONT)]
+
+    def _take_down(self, event: StopAsked | PowerLost) -> list[Action]:
+        process = self.processes[event.name]
+        actions = self._stop(process)
+        if isinstance(event, PowerLost) and process.is_alive:
+            return [Send(process.name, signal.SIGKILL)]
+        return actions
 
     def _ended(self, now: Instant, process: Process, code: int) -> list[Action]:
         assert process.is_alive, process
@@ -342,7 +368,8 @@ class Plan(Struct):
         if not self.opened:
             return actions + self._give_up(process, was_ready=was_ready)
         if process.restarts and not process.stop_asked:
-            self._wait_to_restart(now, process, lived)
+            self._count_death(process, lived, was_killed=was_ready and code == -signal.SIGKILL)
+            self._wait_to_restart(now, process)
         return actions
 
     def _keep_crash(self, now: Instant, process: Process) -> None:
@@ -357,14 +384,19 @@ class Plan(Struct):
             )
         )
 
-    def _wait_to_restart(self, now: Instant, process: Process, lived: int) -> None:
+    def _count_death(self, process: Process, lived: int, *, was_killed: bool) -> None:
         if lived >= LIVED_LONG_ENOUGH:
-            process.failures = 0
+            process.failures = process.kills = 0
+        if was_killed and process.kills < KILLS_FORGIVEN_MAX:
+            process.kills += 1
+        else:
+            process.failures += 1
+
+    def _wait_to_restart(self, now: Instant, process: Process) -> None:
         delay = 0
-        if process.failures:
-            doublings = min(process.failures - 1, _RESTART_DOUBLINGS_MAX)
+        if process.failures > 1:
+            doublings = min(process.failures - 2, _RESTART_DOUBLINGS_MAX)
             delay = min(RESTART_DELAY_FIRST << doublings, RESTART_DELAY_MAX)
-        process.failures += 1
         process.phase = Phase.WAITING
         process.due = Instant(now + delay)
 
@@ -410,6 +442,11 @@ class Plan(Struct):
             return []
         self.finished = True
         return [Finish()]
+
+
+def _opens_with(name: Name) -> bool:
+    """Whether the cluster is not up without it."""
+    return name.role is not Role.TRANSACTION_COORDINATOR
 
 
 def ending(code: int) -> str:

@@ -10,7 +10,7 @@ import os
 import selectors
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 from msgspec import Struct
@@ -18,14 +18,21 @@ from msgspec import Struct
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import BrokerId, Incarnation
 from tidelog.kernel.instant import Instant, ms, s
-from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, log_file, supervisor_socket
+from tidelog.kernel.launch import (
+    BrokerLaunch,
+    CoordinatorLaunch,
+    Launch,
+    log_file,
+    supervisor_socket,
+)
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.events import Kind
 from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
+from tidelog.node.log.flush_policy import word_of
 from tidelog.node.runtime.cut_off import CannotCutError, cut_off
 from tidelog.node.runtime.process import EventLog
 from tidelog.node.runtime.recorder import Recorder
-from tidelog.tools.supervisor import child, membership, plan, proc
+from tidelog.tools.supervisor import child, membership, plan, power, proc
 from tidelog.tools.supervisor.answers import Answers
 from tidelog.tools.supervisor.entries import Entries
 from tidelog.tools.supervisor.folder import INCARNATIONS_RESERVED, DataFolder, Run
@@ -41,6 +48,7 @@ _FORCE_AFTER = s(5)
 _IMPATIENT_EVERY = ms(2)
 _READY_BYTES = 8192
 _STANDBY = b"standby\n"
+_SHORT = {Role.COORDINATOR: "coord", Role.TRANSACTION_COORDINATOR: "txn"}
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 log = EventLog("supervisor")
@@ -90,6 +98,7 @@ class Supervisor:
         self._seats = 1 + (setup.wish.standby_coordinators or 0)
         names = [Name(Role.COORDINATOR, seat) for seat in range(self._seats)]
         names += [Name(Role.BROKER, broker) for broker in cluster.brokers]
+        names.append(Name(Role.TRANSACTION_COORDINATOR, 0))
         first = Incarnation(cluster.incarnations_reserved - INCARNATIONS_RESERVED + 1)
         self.plan = Plan.of(names, restart=setup.restart, next_incarnation=first)
         self._answers = Answers(self)
@@ -215,7 +224,7 @@ class Supervisor:
 
     def _work(self, name: Name, incarnation: Incarnation) -> child.Work:
         role = role_word(name.role)
-        short = f"broker-{name.process_id}" if name.role is Role.BROKER else "coord"
+        short = f"broker-{name.process_id}" if name.role is Role.BROKER else _SHORT[name.role]
         return child.Work(
             role=role,
             process_id=name.process_id,
@@ -229,7 +238,7 @@ class Supervisor:
         run, cluster, wish = self._run, self._setup.folder.cluster, self._setup.wish
         is_broker = name.role is Role.BROKER
         supervisor = os.getpid()
-        standby = not is_broker and self.plan.others_live(name)
+        standby = self.plan.others_live(name)
         seat: dict[str, Any] = {"seat": name.process_id, "seats": self._seats, "standby": standby}
 
         def main(ready_fd: int) -> int:
@@ -241,11 +250,13 @@ class Supervisor:
                 "data_dir": run.data_dir,
                 "runtime_dir": run.runtime_dir,
                 "boot_id": self._boot_id,
-                "disk_generation": cluster.disk_generation,
+                "disk_generation": power.generation_of(cluster, name),
                 "settings": wish.settings_of(name.process_id) if is_broker else wish.settings,
                 "ready_fd": ready_fd,
                 "board_slot": slot_of(name.role, name.process_id),
             }
+            if name.role is Role.TRANSACTION_COORDINATOR:
+                return self._entries.transactions(Launch(**common))
             if not is_broker:
                 return self._entries.coordinator(CoordinatorLaunch(**common, **seat))
             port = self._port(name)
@@ -288,6 +299,13 @@ class Supervisor:
         self._run = membership.remove(setup.folder, setup.ports, self._run, name.process_id)
         log.info("broker_removed", of=str(name), port=port)
         self.take(plan.RemoveAsked(name))
+
+    def lose_power(self, names: Sequence[Name]) -> None:
+        """All at one moment, and each is told of it at its next start."""
+        power.note_losses(self._setup.folder, names)
+        log.warning("power_lost", of=[str(name) for name in names])
+        for name in names:
+            self.take(plan.PowerLost(name))
 
     def _tell(self, word: str, name: Name) -> None:
         process = self.plan.processes[name]
@@ -518,7 +536,7 @@ class Supervisor:
             rss_bytes=memory.rss_bytes,
             pss_bytes=memory.pss_bytes,
             port=self._setup.folder.cluster.ports[broker] if is_broker else None,
-            flush_policy=_flush_policy(self._setup.wish, broker) if is_broker else None,
+            flush_policy=_flush_policy(slot, self._setup.wish, broker) if is_broker else None,
             slot=slot,
         )
 
@@ -542,8 +560,10 @@ def _wake_only(_number: int, _frame: object) -> None:
     """The wake-up pipe carries the number; nothing is done inside a handler."""
 
 
-def _flush_policy(wish: Wish, broker: int) -> str:
-    return wish.settings_of(broker).get("flush.policy", "os")
+def _flush_policy(slot: Slot | None, wish: Wish, broker: int) -> str:
+    """As it is now; of one that is down, as it was told."""
+    said = word_of(slot[Word.FLUSH_POLICY]) if slot is not None else ""
+    return said or wish.settings_of(broker).get("flush.policy", "os")
 
 
 def _news_of_a_death(process: plan.Process) -> str:

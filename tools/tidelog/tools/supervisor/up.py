@@ -136,7 +136,7 @@ class _Preparation:
         self._forget_dead_runs(folder)
         runtime = leftovers.runtime_folder(self._run_id)
         # Children leave sockets and memory there: everything of this run goes, found by its id.
-        self._undo.callback(leftovers.remove_run, self._run_id)
+        self._undo.callback(leftovers.remove_run, self._run_id, str(data))
         leftovers.make_runtime_folder(runtime)
         ports = self._keep_ports(folder)
         board = Board.create(board_name(self._run_id))
@@ -165,7 +165,7 @@ class _Preparation:
         old = run_in(folder.path)
         if old is not None:
             log.info("dead_run_removed", run_id=old.run_id)
-            leftovers.remove_run(old.run_id)
+            leftovers.remove_run(old.run_id, str(folder.path))
         for run_id in leftovers.sweep():
             log.info("dead_run_removed", run_id=run_id)
 

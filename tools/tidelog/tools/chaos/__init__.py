@@ -1,0 +1,1 @@
+"""Faults done on purpose to a running cluster, each by a seed that repeats it."""
