@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,6 +35,20 @@ if settings.get_current_profile_name() == "ci":
 # that: the tests of what these signals do would wait for nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+OPEN_FILES = Path("/proc/self/fd")
+DESCRIPTORS_MAX = 100
+
+
+@pytest.fixture(autouse=True)
+def descriptors_are_let_go() -> Iterator[None]:
+    """What a test leaves open the whole worker has to live with: from 1,024 on `select` fails in
+    tests that have done nothing wrong."""
+    before = len([*OPEN_FILES.iterdir()])
+    yield
+    left = len([*OPEN_FILES.iterdir()]) - before
+    assert left < DESCRIPTORS_MAX, f"it leaves {left} descriptors open"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

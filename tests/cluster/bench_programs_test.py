@@ -44,8 +44,13 @@ PROGRAMS = {
         ["--partitions", "6", "--times", "2"],
         {"create_one_ms", "create_many_s", "led_again_s", "written_again_s", "in_sync_again_s"},
     ),
+    "disk": (["--segments", "20"], {"look_s", "command_s", "command_cpu_s"}),
     "failover": ([], {"ack_gap_s", "in_sync_s"}),
     "fetch": (["--records", "2000"], {"large", "small"}),
+    "flush": (
+        ["--alone", "--seconds", "0.3", "--warm", "0.2", "--mb", "5", "--clients", "6"],
+        {"bulk_mb_per_s", "many_records_per_s", "steady_p99_ms", "commit_by_os", "disk_mb_per_s"},
+    ),
     "group_protocols": (
         ["--members", "4", "--partitions", "8"],
         {"first_record_classic_s", "shared_consumer_s", "leave_consumer_ms"},
@@ -57,6 +62,7 @@ PROGRAMS = {
         {"points"},
     ),
     "many_connections": (["--connections", "3", "--requests", "30", "--idle", "0.3"], {"points"}),
+    "ledger": (["--seconds", "0.01"], {"append_us_with", "append_us_without"}),
     "many_partitions": (["--partitions", "3", "--idle", "0.3"], {"points"}),
     "memory": (["--partitions", "20", "--connections", "5"], {"kb_per_partition"}),
     "move": (
@@ -68,6 +74,10 @@ PROGRAMS = {
     "rolling": (["--rest", "0"], {"lag_max_s", "late_max_s", "refused"}),
     "small_requests": (["--seconds", "0.2", "--mb", "20"], {"broker_ms_per_request"}),
     "startup": (["--brokers", "3", "--idle", "0.3"], {"first_ack_s", "idle_pss_mb", "stop_s"}),
+    "transactions": (
+        ["--alone", "--seconds", "0.2", "--warm", "0.2", "--large-size", "10", "--kills", "1"],
+        {"one", "hundred", "large", "kill"},
+    ),
 }
 
 

@@ -1,14 +1,19 @@
 """A broker taken out of a cluster under load, and what is left of it: nothing."""
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from harness.clients.steady import PARTITIONS, SteadyConfluent, SteadyKafkaPython, faults
+from harness.clients.steady import (
+    ACKED_MIN,
+    PARTITIONS,
+    SteadyConfluent,
+    SteadyKafkaPython,
+    faults,
+)
 from harness.cluster import Cluster, until
 from harness.fetch_raw import fetch_all
 from harness.raw import RawClient
@@ -50,6 +55,15 @@ def numbers(cluster: Cluster, topic: str, partition: int) -> list[int]:
         return [int(row.value) for row in fetch_all(raw, topic, partition=partition)]
 
 
+def written(cluster: Cluster, topic: str) -> int:
+    return sum(len(numbers(cluster, topic, partition)) for partition in range(PARTITIONS))
+
+
+def writes_on(cluster: Cluster, topic: str) -> None:
+    enough = max(written(cluster, topic), ACKED_MIN) + ACKED_MIN
+    until(lambda: written(cluster, topic) > enough, "it is written on")
+
+
 def ids(cluster: Cluster) -> list[int]:
     return [row["id"] for row in cluster.status()["processes"] if row["role"] == "broker"]
 
@@ -72,8 +86,8 @@ def test_a_broker_is_removed_under_load_and_the_rest_start_again(trio: Cluster) 
     document = json.loads(trio.done("broker", "remove", "1", "--json").out)
     assert (document["broker"], document["brokers"]) == (1, [0, 2])
     assert document["moved"] == 2 + 2 + 2 + 50  # those that keep offsets, too
-    time.sleep(1)
     for client in running:
+        writes_on(trio, client.topic)
         outcome = client.finish()
         logs = [numbers(trio, client.topic, partition) for partition in range(PARTITIONS)]
         assert faults(outcome, logs) == [], client.name

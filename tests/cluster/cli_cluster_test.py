@@ -24,6 +24,7 @@ def idle(tmp_path: Path) -> Iterator[Cluster]:
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Cluster]:
     with Cluster(tmp_path, brokers=2, program=STAND_INS) as cluster:
+        cluster.done("wait", "ready")  # the transaction coordinator, too
         yield cluster
 
 
@@ -133,6 +134,23 @@ def test_coordinator(running: Cluster, golden: Golden) -> None:
     golden("cli_cluster_coordinator", text)
 
 
+def test_txn_coordinator(running: Cluster, golden: Golden) -> None:
+    text = told(
+        running,
+        ["txn-coordinator", "pause"],
+        ["txn-coordinator", "resume", "--json"],
+        ["txn-coordinator", "pause", "--json"],
+        ["txn-coordinator", "resume"],
+        ["txn-coordinator", "kill"],
+        ["wait", "ready"],
+        ["txn-coordinator", "kill", "--json"],
+        ["wait", "ready"],
+        ["txn-coordinator", "stop"],
+        ["logs", "transaction-coordinator", "-n", "1", "--json"],
+    )
+    golden("cli_cluster_txn_coordinator", text)
+
+
 def test_wait(running: Cluster, golden: Golden) -> None:
     ready = told(running, ["wait", "ready"], ["wait", "ready", "--json"])
     running.done("broker", "kill", "0")
@@ -177,6 +195,7 @@ def test_logs_are_merged_by_time_and_followed_to_the_end(running: Cluster) -> No
         "coordinator-0",
         "broker-0",
         "broker-1",
+        "transaction-coordinator-0",
     }
     ready = next(n for n, event in enumerate(events) if event["event"] == "cluster_ready")
     times = [event["time"] for event in events[: ready + 1]]

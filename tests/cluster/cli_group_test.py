@@ -140,6 +140,43 @@ def test_offsets_are_reset_in_every_form(
     golden("cli_group", text)
 
 
+FORMS = (
+    ("--to-earliest",),
+    ("--to-latest",),
+    ("--to-current",),
+    ("--to-offset", "3"),
+    ("--to-datetime", "2023-11-14T22:13:25Z"),
+    ("--by-duration", "PT1H"),
+    ("--shift-by", "-2"),
+    ("--from-file", "offsets.csv"),
+)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_of_a_group_at_work_every_form_is_tried_and_none_done(quay: Cluster, protocol: str) -> None:
+    name = f"busy-{protocol}"
+    (quay.folder / "offsets.csv").write_text("orders,0,1\norders,1,2\n", encoding="utf-8")
+    with reading(quay, name, protocol):
+        quay.done("wait", "stable", name)
+        for form in FORMS:
+            where = () if form[0] == "--from-file" else ("--topic", "orders")
+            words = ("group", "reset-offsets", name, *where, *form)
+            rows = quay.done(*words, "--json").document["offsets"]
+            assert len(rows) == 2, form
+            assert len(quay.done(*words, "--export").out.splitlines()) == 2, form
+            refused = quay.command(*words, "--execute")
+            assert (refused.code, "stop them first" in refused.err) == (1, True), form
+        rows = quay.done("group", "describe", name, "--json").document["offsets"]
+        assert [row["current"] for row in rows] == [RECORDS, RECORDS]
+    for form in FORMS:
+        where = () if form[0] == "--from-file" else ("--topic", "orders")
+        words = ("group", "reset-offsets", name, *where, *form)
+        wanted = [row["new"] for row in quay.done(*words, "--json").document["offsets"]]
+        quay.done(*words, "--execute")
+        rows = quay.done("group", "describe", name, "--json").document["offsets"]
+        assert [row["current"] for row in rows] == wanted, form
+
+
 def test_a_group_is_stable_for_who_waits_in_json(quay: Cluster) -> None:
     with reading(quay, "waited", "consumer"):
         said = json.loads(quay.done("wait", "stable", "waited", "--json").out)

@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer
 
-from harness.cluster import Cluster
+from harness.cluster import Cluster, until
 from harness.golden import Golden
 from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import kafka_node
@@ -102,3 +103,46 @@ def test_partitions_and_what_moves(kafka: Cluster, golden: Golden) -> None:
 def _plan(topic: str, *replicas: int) -> str:
     row = {"topic": topic, "partition": 0, "replicas": replicas}
     return json.dumps({"version": 1, "partitions": [row]})
+
+
+def test_a_group_is_explained_as_far_as_the_protocol_tells_and_moved(
+    kafka: Cluster, golden: Golden
+) -> None:
+    """Who came and went, since when who reads what, and how old commits are: out of its log."""
+    kafka.done("topic", "create", "ships", "-p", "2")
+    kafka.done("produce", "ships", "--partition", "0", text="sloop\nyawl\n")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.environment["TIDELOG_BOOTSTRAP"],
+            "group.id": "crew",
+            "client.id": "mate",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe(["ships"])
+    read: list[object] = []
+
+    def has_both() -> bool:
+        read.extend(consumer.consume(10, 0.1))
+        return len(read) == 2
+
+    until(has_both, "both are read", 60)
+    consumer.commit(asynchronous=False)
+    text = script(kafka, "why group crew")
+    consumer.close()
+    text += script(
+        kafka,
+        "why group crew",
+        "why group crow",
+        "group list --state --json",
+        "group describe crew",
+        "group describe crew --state",
+        "group reset-offsets crew --all-topics --to-earliest",
+        "group reset-offsets crew --topic ships --shift-by 1",
+        "group reset-offsets crew --topic ships:0 --to-offset 1 --execute",
+        "group reset-offsets crew --all-topics --to-current --export",
+        "group describe crew --json",
+        "group delete crew --yes",
+        "group list",
+    )
+    golden("cli_kafka_why_group", text)

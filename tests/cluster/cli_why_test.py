@@ -1,7 +1,7 @@
 """`tidelog why` and the filters of `topic describe`, on a cluster that loses its brokers."""
 
 import re
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +12,15 @@ from harness.spoken import script
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def reef(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers, for one story."""
-    with Cluster(tmp_path_factory.mktemp("reef"), brokers=3) as cluster:
-        yield cluster
+def test_a_cluster_that_loses_brokers_and_ends_tells_why_all_along(
+    tmp_path: Path, golden: Golden
+) -> None:
+    """One story: each part begins where the one before ended."""
+    with Cluster(tmp_path, brokers=3) as reef:
+        what_is_missing_is_told_with_why_and_what_helps(reef, golden)
+        what_cannot_be_answered_is_told(reef, golden)
+        reef.stop()
+        golden("cli_why_down", masked(script(reef, "why partition lone:0", "why broker 2")))
 
 
 def masked(text: str) -> str:
@@ -30,7 +34,7 @@ def led_by(cluster: Cluster, topic: str) -> int | None:
     return leader
 
 
-def test_what_is_missing_is_told_with_why_and_what_helps(reef: Cluster, golden: Golden) -> None:
+def what_is_missing_is_told_with_why_and_what_helps(reef: Cluster, golden: Golden) -> None:
     parts = [
         script(
             reef,
@@ -70,7 +74,7 @@ def test_what_is_missing_is_told_with_why_and_what_helps(reef: Cluster, golden: 
     golden("cli_why_trouble", masked("".join(parts)))
 
 
-def test_what_cannot_be_answered_is_told(reef: Cluster, golden: Golden) -> None:
+def what_cannot_be_answered_is_told(reef: Cluster, golden: Golden) -> None:
     text = script(
         reef,
         "why",
@@ -83,8 +87,3 @@ def test_what_cannot_be_answered_is_told(reef: Cluster, golden: Golden) -> None:
         "why broker 1 --cluster other",
     )
     golden("cli_why_wrong_use", text)
-
-
-def test_a_cluster_that_is_down_is_told_as_it_was_last(reef: Cluster, golden: Golden) -> None:
-    reef.stop()
-    golden("cli_why_down", masked(script(reef, "why partition lone:0", "why broker 2")))

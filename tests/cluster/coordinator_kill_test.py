@@ -81,7 +81,7 @@ def test_producer_ids_are_never_given_twice(fresh_cluster: Cluster) -> None:
     with RawClient(fresh_cluster.bootstrap) as client:
         for _ in range(3):
             seen += [producer_id(client) for _ in range(600)]
-            until(lambda: producer_id(client) >= 0, "a coordinator to kill")
+            fresh_cluster.done("wait", "ready")  # a coordinator to kill
             fresh_cluster.done("coordinator", "kill")
     given = [one for one in seen if one >= 0]
     assert len(set(given)) == len(given)

@@ -1,5 +1,6 @@
 """docs/how-to.md says what really happens: each of its console blocks is run, in order."""
 
+import os
 import re
 import subprocess
 import sys
@@ -12,12 +13,15 @@ from harness import documents
 from harness.cluster import Cluster
 from harness.golden import masked
 from harness.tidy_checks import ROOT
+from tidelog.tools.supervisor.folder import run_in
 
 pytestmark = pytest.mark.slow
 
 PAGE = ROOT / "docs" / "how-to.md"
 HERE = "/srv/harbour"
 """The folder, as the page tells it."""
+ADDRESS = "127.0.0.1:9092"
+"""The cluster's, as the page tells it."""
 CHANGES = (
     (r"\b\d{13}\b", "MS"),
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
@@ -25,6 +29,8 @@ CHANGES = (
     (r"\b[0-9a-f]{8}$", "CRC"),
     (r"\bup in \S+ s", "up in N s"),
     (r"\bbroker_epoch=\d+", "broker_epoch=N"),
+    # Whose block of producer ids came first differs: the brokers' or the transaction coordinator's.
+    (r"\b\d+/0 from 0\b", "ID/0 from 0"),
     (r"\b(\d+ batch(?:es)?), \S+ K?i?B\b", r"\1, SIZE"),
     (r"[ ─]*$", ""),
 )
@@ -50,10 +56,14 @@ def spoken(body: str) -> Iterator[tuple[str, str]]:
 def printed(cluster: Cluster, typed: str) -> str:
     """On a terminal's two streams at once, as a person reads them."""
     program = " ".join([sys.executable, *cluster.program])
+    run = run_in(cluster.data)
+    typed = typed if run is None else typed.replace(ADDRESS, run.bootstrap)
+    environment = cluster.variables()
+    python = str(Path(sys.executable).parent)
     done = subprocess.run(
         ["bash", "-c", f'exec 2>&1; tidelog() {{ {program} "$@"; }}; {typed}'],
         cwd=cluster.folder,
-        env=cluster.variables(),
+        env={**environment, "PATH": os.pathsep.join((python, environment["PATH"]))},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
@@ -62,7 +72,7 @@ def printed(cluster: Cluster, typed: str) -> str:
     )
     text = done.stdout.replace(str(cluster.folder), HERE)
     for port in set(re.findall(r"127\.0\.0\.1:(\d+)", text)):
-        text = text.replace(f"127.0.0.1:{port}", "127.0.0.1:9092")
+        text = text.replace(f"127.0.0.1:{port}", ADDRESS)
         text = text.replace(f" {port} ", f" {9092:{len(port)}} ")
     return text
 

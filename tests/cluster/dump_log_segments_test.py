@@ -9,6 +9,7 @@ import pytest
 
 from harness.kafka_jars import kafka_classpath, run_kafka_tool
 from harness.log_batches import NOW_MS, TOPIC_ID, batch, open_logs, produce
+from harness.log_transactions import Writer, index_files
 from harness.need import need
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
@@ -65,12 +66,26 @@ def _write(log: Log, *, epoch: int, first_sequence: int) -> None:
         produce(log, batch(20, size=200, timestamp=NOW_MS - at * 10), epoch=epoch)
         sequence = first_sequence + at
         produce(log, batch(1, producer=(7 + epoch, 0, sequence)), epoch=epoch)
+    _write_transactions(log, epoch=epoch)
     for codec in Codec:
         records = [
             Record(at, NOW_MS + at, b"key", b"value" * 40, (("h", b"1"),)) for at in range(9)
         ]
         produce(log, memoryview(build_batch(records, codec=codec)), epoch=epoch)
     produce(log, batch(1, size=30_000), epoch=epoch)
+
+
+def _write_transactions(log: Log, *, epoch: int) -> None:
+    """Committed and aborted ones, side by side; and one that stays open, of a bumped epoch."""
+    long, short = Writer(100 + epoch), Writer(200 + epoch)
+    for at in range(20):
+        long.write(log, size=4_000, epoch=epoch)
+        short.write(log, 3, size=4_000, epoch=epoch)
+        short.end(log, committed=at % 3 == 0, coordinator=epoch, epoch=epoch)
+    long.end(log, committed=False, coordinator=epoch, epoch=epoch)
+    short.bump()
+    short.end(log, committed=False, coordinator=epoch, epoch=epoch)
+    short.write(log, epoch=epoch)
 
 
 def _files(partition: Path, suffix: str) -> str:
@@ -133,3 +148,24 @@ def test_the_tool_notices_a_wrong_index(partition: Path, tmp_path: Path) -> None
     (tmp_path / first.name).write_bytes(wrong)
     said = _dump("--files", str(tmp_path / first.name), "--verify-index-only")
     assert COMPLAINTS.search(said), said
+
+
+def test_what_was_aborted_is_what_the_tool_reads(partition: Path) -> None:
+    said = _dump_clean("--files", _files(partition, ".txnindex"))
+    names = ("producerId", "firstOffset", "lastOffset", "lastStableOffset")
+    rows = re.findall(" ".join(["version: 0", *(rf"{name}: (\d+)" for name in names)]), said)
+    ours = open_logs(open_disk(str(partition.parent)), settings=SETTINGS).log("t", 0)
+    assert ours is not None
+    found = sorted((int(pid), int(first), int(last), int(lso)) for pid, first, last, lso in rows)
+    assert found == sorted(
+        (one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset)
+        for one in index_files(ours)
+    )
+    assert len(found) > 20
+
+
+def test_the_ends_of_transactions_are_read(partition: Path) -> None:
+    said = _dump_clean("--files", _files(partition, ".log"), "--deep-iteration")
+    for kind in ("COMMIT", "ABORT"):
+        assert f"endTxnMarker: {kind} coordinatorEpoch: 5" in said
+    assert "isTransactional: true isControl: true" in said

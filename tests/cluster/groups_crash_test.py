@@ -1,4 +1,4 @@
-"""A consumer is killed between reading, working and committing: what its successor reads."""
+"""A consumer is killed between reading, working and committing: what its successor reads. 5.18."""
 
 import subprocess
 import sys
@@ -106,4 +106,56 @@ def test_who_commits_before_its_work_never_does_some_of_it(one: Cluster) -> None
 
     until(look, "what came later")
     assert found == [10]
+    consumer.close()
+
+
+COMMITS_BY_ITSELF = """
+import os, signal, sys, time
+from kafka import KafkaConsumer
+
+bootstrap, topic = sys.argv[1:]
+consumer = KafkaConsumer(
+    topic, bootstrap_servers=bootstrap, group_id=topic, group_instance_id="worker",
+    auto_offset_reset="earliest", enable_auto_commit=True, auto_commit_interval_ms=1,
+    max_poll_records=5,
+)
+polls = 0
+while polls < 2:
+    for records in consumer.poll(timeout_ms=100).values():
+        polls += 1
+        print(*(record.offset for record in records), flush=True)
+        time.sleep(0.05)  # work: the interval is over when it asks for more
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_who_has_its_client_commit_has_committed_what_the_poll_before_gave(one: Cluster) -> None:
+    """Never what it is working on."""
+    topic = fresh_topic()
+    client = Confluent(one.bootstrap)
+    client.create_topic(topic)
+    client.produce(topic, [Record(b"%d" % n) for n in range(10)])
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", COMMITS_BY_ITSELF, one.bootstrap, topic],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -9, done.stderr
+    assert done.stdout.splitlines() == ["0 1 2 3 4", "5 6 7 8 9"]
+    rows = one.done("group", "describe", topic, "--json").document["offsets"]
+    committed = [row["current"] for row in rows]
+    assert committed in ([None], [5]), "at most what the first poll gave"
+    consumer = successor(one, topic)
+    found: list[int | None] = []
+
+    def look() -> bool:
+        message = consumer.poll(0.1)
+        if message is not None:
+            found.append(message.offset())
+        return len(found) == 10 - (committed[0] or 0)
+
+    until(look, "the rest")
+    assert found == list(range(committed[0] or 0, 10)), "none is left out"
     consumer.close()

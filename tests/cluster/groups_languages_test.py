@@ -1,13 +1,20 @@
 """Members written in Go, JavaScript and Java, unmodified clients all, share what a group reads."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import Record, fresh_topic
-from harness.clients.members import STARTED, Member, franz_by_range, java, sarama
+from harness.clients.members import (
+    STARTED,
+    Member,
+    franz_by_range,
+    java,
+    java_by_consumer_protocol,
+    sarama,
+)
 from harness.cluster import Cluster, until
 from harness.need import need
 
@@ -115,3 +122,42 @@ def test_three_languages_share_a_topic_in_one_group(three: Cluster, started: Exi
     read(fill(three, topic, 2, 1), *members[:2])
     for member in members[:2]:
         member.leave()
+
+
+def test_a_group_of_go_and_java_goes_over_to_the_consumer_protocol_and_back(
+    three: Cluster, started: ExitStack
+) -> None:
+    """Member by member, while the others read: nothing is read twice, nothing left out."""
+    need("go", "java", "javac", "mvn")
+    topic = new_topic(three)
+
+    def another(make: Callable[[str, str, str], Member]) -> Member:
+        return started.enter_context(make(three.bootstrap, topic, topic))
+
+    def kind() -> str:
+        return str(three.done("group", "describe", topic, "--state", "--json").document["type"])
+
+    classic = [another(sarama), another(java)]
+    share("two of the classic protocol share", *classic)
+    read(fill(three, topic, 0, 2), *classic)
+    for member in classic:
+        member.commit()
+    new = another(java_by_consumer_protocol)
+    share("one of the consumer protocol shares with them", *classic, new)
+    assert kind() == "consumer"
+    read(fill(three, topic, 2, 2), *classic, new)
+    for member in (*classic, new):
+        member.commit()
+    for gone in range(2):
+        classic[gone].leave()
+        left = classic[gone + 1 :]
+        share(f"{gone + 1} of the classic protocol went", *left, new)
+    read(fill(three, topic, 4, 1), new)
+    new.commit()
+    back = another(java)
+    share("one of the classic protocol comes again", new, back)
+    new.leave()
+    share("it has all again", back)
+    assert kind() == "classic"
+    read(fill(three, topic, 5, 1), back)
+    back.leave()

@@ -166,7 +166,9 @@ def test_kafka_features_describes_and_goes_only_where_the_cluster_can(tools: Kaf
         r"Feature: group\.version\s+SupportedMinVersion: 1\s+SupportedMaxVersion: 1\s+"
         r"FinalizedVersionLevel: 1\s+Epoch: \d+\s+Feature: metadata\.version\s+"
         r"SupportedMinVersion: 3\.3-IV3\s+SupportedMaxVersion: "
-        r"4\.1-IV1\s+FinalizedVersionLevel: 4\.1-IV1\s+Epoch: \d+\s*",
+        r"4\.1-IV1\s+FinalizedVersionLevel: 4\.1-IV1\s+Epoch: \d+\s+"
+        r"Feature: transaction\.version\s+SupportedMinVersion: 0\s+SupportedMaxVersion: 2\s+"
+        r"FinalizedVersionLevel: 2\s+Epoch: \d+\s*",
         said,
     )
     said = tools.tool(FEATURES, "upgrade", "--feature", "metadata.version=27")

@@ -13,6 +13,7 @@ import pytest
 from harness.cluster import until
 from harness.stage import Stage, staged
 from harness.traced import need_strace
+from tidelog.tools.output import VIOLATION
 
 pytestmark = pytest.mark.slow
 
@@ -113,3 +114,40 @@ def test_corrupt_leader_batch_is_found_by_a_consumer(tmp_path: Path) -> None:
             assert [one.value() for one in reader.take(50)] == values
         stage.until_led(B, C)
         is_well(stage, *values)
+
+
+def test_what_chaos_corrupts_on_a_leader_reaches_no_consumer(tmp_path: Path) -> None:
+    """Though the leader wrote it in this life: what has left the page cache is checked. It resigns,
+    is mended by the next leader, and the others keep all they have."""
+    with staged(tmp_path, "min.insync.replicas=1") as stage:
+        values = [b"number %d" % number for number in range(50)]
+        for value in values:
+            stage.sent(value)
+        words = ["chaos", "corrupt", "t:0", "--broker", str(A), "--offset", "42"]
+        said = stage.cluster.done(*words, "--json").document
+        assert (said["batch"]["base_offset"], said["running"]) == (42, True)
+        found = stage.cluster.command("log", "verify", "t:0", "--broker", str(A))
+        assert found.code == VIOLATION, found
+        with stage.consumer() as reader:
+            assert [one.value() for one in reader.take(50)] == values
+        stage.until_led(B, C)
+        is_well(stage, *values)
+        assert not any(stage.cuts(broker) for broker in (B, C))
+        assert stage.cluster.done("log", "verify", "t:0", "--broker", str(A)).code == 0
+
+
+def test_what_chaos_cuts_off_a_stopped_replica_comes_back_from_the_others(tmp_path: Path) -> None:
+    """Its own mark says how long the log was; it is not let in with less."""
+    with staged(tmp_path, "min.insync.replicas=1") as stage:
+        values = [b"number %d" % number for number in range(20)]
+        for value in values:
+            stage.sent(value)
+        stage.cluster.done("broker", "stop", str(A))
+        stage.until_led(B, C)
+        words = ["chaos", "corrupt", "t:0", "--broker", str(A), "--how", "truncate"]
+        assert not stage.cluster.done(*words, "--offset", "12", "--json").document["running"]
+        found = stage.cluster.command("log", "verify", "t:0", "--broker", str(A))
+        assert found.code == VIOLATION, found
+        stage.cluster.done("broker", "start", str(A))
+        is_well(stage, *values)
+        assert not any(stage.cuts(broker) for broker in (B, C))

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with Cluster(tmp_path, brokers=2, program=STAND_INS) as running:
+        running.done("wait", "ready")  # the transaction coordinator, too
         yield running
 
 
@@ -34,6 +36,7 @@ def test_everything_runs_when_up_returns_and_nothing_is_left_when_down_does(
     tmp_path: Path,
 ) -> None:
     with Cluster(tmp_path, brokers=3, program=STAND_INS) as cluster:
+        cluster.done("wait", "ready")  # the transaction coordinator, too
         status = cluster.status()
         assert status["state"] == "running"
         assert {row["state"] for row in status["processes"]} == {"running"}
@@ -54,10 +57,19 @@ def test_what_processes_publish_is_in_the_status(cluster: Cluster) -> None:
     assert row["pss_bytes"] > 0
 
 
+def links_in(folder: Path) -> list[str]:
+    """What a process holds open; it may let go of one while it is looked at."""
+    links = []
+    for entry in folder.iterdir():
+        with suppress(FileNotFoundError):
+            links.append(str(entry.readlink()))
+    return links
+
+
 def test_the_supervisor_has_one_thread_and_no_event_descriptor(cluster: Cluster) -> None:
     folder = Path(f"/proc/{cluster.process('supervisor')['pid']}")
     assert len(list((folder / "task").iterdir())) == 1
-    links = [str(entry.readlink()) for entry in (folder / "fd").iterdir()]
+    links = links_in(folder / "fd")
     assert not [link for link in links if "eventfd" in link]
     assert len([link for link in links if "eventpoll" in link]) == 1
 
@@ -65,10 +77,9 @@ def test_the_supervisor_has_one_thread_and_no_event_descriptor(cluster: Cluster)
 def test_a_child_has_none_of_the_supervisors_descriptors(cluster: Cluster) -> None:
     supervisor = Path(f"/proc/{cluster.process('supervisor')['pid']}/fd")
     child = Path(f"/proc/{cluster.broker_pid(1)}/fd")
-    theirs = {str(entry.readlink()) for entry in supervisor.iterdir()}
-    ours = {str(entry.readlink()) for entry in child.iterdir()}
     kinds = ("socket:", "pipe:", "anon_inode")
-    shared = {link for link in theirs & ours if link.startswith(kinds)}
+    both = {*links_in(supervisor)} & {*links_in(child)}
+    shared = {link for link in both if link.startswith(kinds)}
     assert shared == set()
 
 
@@ -83,7 +94,7 @@ def test_a_signal_ends_a_foreground_cluster_in_order(tmp_path: Path, number: int
     assert "bootstrap: 127.0.0.1:" in out
     assert "stopping" in err
     ended = [line for line in cluster.logs().splitlines() if "process_stopped" in line]
-    assert len(ended) == 3
+    assert len(ended) == 4
     assert '"of": "coordinator"' in ended[-1]
     cluster.assert_nothing_is_left()
 
@@ -97,7 +108,7 @@ def test_ctrl_c_reaches_the_whole_group_and_ends_it_in_order_all_the_same(tmp_pa
         up.communicate(timeout=20)
     assert up.returncode == 0
     ended = [line for line in cluster.logs().splitlines() if "process_stopped" in line]
-    assert len(ended) == 3, cluster.logs()  # none died of the signal meant for all
+    assert len(ended) == 4, cluster.logs()  # none died of the signal meant for all
     assert '"of": "coordinator"' in ended[-1]
     cluster.assert_nothing_is_left()
 
@@ -176,7 +187,7 @@ def test_a_broker_is_not_added_where_its_port_is_taken_and_is_once_it_is_free(
             refused = cluster.command("broker", "add")
             assert refused.code == 1
             assert f"no broker can be added: port {base + 1} is in use" in refused.err
-            assert len(cluster.status()["processes"]) == 3
+            assert len(cluster.status()["processes"]) == 4
             second.close()
             cluster.done("broker", "add")
             assert port_of(cluster, 1) == base + 1
@@ -212,9 +223,10 @@ def test_incarnations_never_repeat_in_a_folder(cluster: Cluster) -> None:
     cluster.done("broker", "start", "1")
     cluster.kill_everything()
     cluster.start()
+    cluster.done("wait", "ready")
     cluster.stop()
     seen = incarnations()
-    assert len(seen) == 7
+    assert len(seen) == 9
     assert seen == sorted(set(seen))
 
 
@@ -224,6 +236,27 @@ def test_a_killed_coordinator_is_started_again(cluster: Cluster) -> None:
     cluster.done("wait", "ready")
     assert cluster.process("coordinator")["pid"] != pid
     assert cluster.status()["controller"]["epoch"] > epoch
+
+
+def test_a_killed_or_paused_transaction_coordinator_is_started_again(cluster: Cluster) -> None:
+    pids = [cluster.process("transaction-coordinator")["pid"]]
+    for what in ("kill", "pause"):
+        cluster.done("txn-coordinator", what)
+        until(
+            lambda: cluster.process("transaction-coordinator")["pid"] not in {None, *pids},
+            "a new transaction coordinator",
+        )
+        cluster.done("wait", "ready")
+        pids.append(cluster.process("transaction-coordinator")["pid"])
+
+
+def test_a_transaction_coordinator_that_cannot_start_holds_nothing_up(tmp_path: Path) -> None:
+    refusing = {"STAND_IN_TRANSACTIONS": "refuses"}
+    with Cluster(tmp_path, program=STAND_INS, environment=refusing) as cluster:
+        until(lambda: "on strike" in cluster.logs(), "it has said why")
+        assert cluster.status()["state"] == "running"
+        late = cluster.command("wait", "ready", "--timeout", "0.05")
+        assert "transaction-coordinator is starting" in late.err
 
 
 def test_states_come_from_the_kernel_not_from_commands(cluster: Cluster) -> None:
@@ -257,11 +290,12 @@ def test_a_paused_coordinator_is_killed_and_started_again(cluster: Cluster) -> N
 def test_watchers_hear_what_is_and_then_what_happens(cluster: Cluster) -> None:
     with Link.to(cluster.data) as link:
         link.watch()
-        now = [link.read() for _ in range(3)]
+        now = [link.read() for _ in range(4)]
         assert {(event["event"], event["role"], event["id"]) for event in now} == {
             ("started", "coordinator", 0),
             ("started", "broker", 0),
             ("started", "broker", 1),
+            ("started", "transaction-coordinator", 0),
         }
         cluster.done("broker", "pause", "1")
         assert link.read()["event"] == "hung"

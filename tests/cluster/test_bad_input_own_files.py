@@ -115,8 +115,9 @@ DAMAGES: dict[str, tuple[Damage, str, str]] = {
     # name: damage, after a kill, after a clean stop
     "none": (lambda _: None, WHOLE, WHOLE),
     "torn-append": (torn_append, WHOLE, WHOLE),
-    "cut-tail": (cut_tail, PREFIX, PREFIX),
-    "empty-last-log": (lambda place: os.truncate(logs_of(place)[-1], 0), PREFIX, PREFIX),
+    # A clean stop said where the log ends: with less than that it might lead, and shorten others.
+    "cut-tail": (cut_tail, PREFIX, OFFLINE),
+    "empty-last-log": (lambda place: os.truncate(logs_of(place)[-1], 0), PREFIX, OFFLINE),
     "flip-first": (flip(300, segment=0), OFFLINE, OFFLINE),
     "flip-middle": (flip(300, segment=1), OFFLINE, OFFLINE),
     "flip-last-value": (flip(-5, segment=-1), PREFIX, OFFLINE),

@@ -86,7 +86,8 @@ CASES: dict[str, tuple[Misshape, ErrorCode]] = {
     "codec 5": (put(21, ">h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "codec 7": (put(21, ">h", 7), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "append time bit": (put(21, ">h", 8), ErrorCode.INVALID_TIMESTAMP),
-    "transactional": (put(21, ">h", 16), ErrorCode.INVALID_TXN_STATE),
+    # No transactional id stands beside it, and what has none may write for none.
+    "transactional": (put(21, ">h", 16), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     "control": (put(21, ">h", 32), ErrorCode.INVALID_RECORD),
     "base offset 5": (put(0, ">q", 5, seal=False), ErrorCode.INVALID_RECORD),
     "count 9 of delta 1": (put(57, ">i", 9), ErrorCode.INVALID_RECORD),

@@ -62,7 +62,11 @@ OTHER_DEFAULTS = {
     },
     "group": {"consumer.heartbeat.interval.ms": "as the broker's"},
 }
+OURS_OF_BOTH = {"flush.policy": "Kafka knows no word for what its limits come to"}
+"""Of a topic, and of brokers that stand in for it."""
 OURS_ONLY = {
+    **OURS_OF_BOTH,
+    "flush.bytes": "a limit that Kafka has not",
     "group.member.disconnect.ms": "for tests on one machine",
     "log.initial.task.delay.ms": "Kafka has it, but tells nobody",
     # What Kafka knows as settings that are only ever changed at run time.
@@ -96,6 +100,8 @@ REFUSED_HERE = {
     "replica.selector.class": "there are no Java classes to be found here",
     "retention.bytes": "-1 says: without end",
     "socket.request.max.bytes": "bounded memory",
+    "transaction.state.log.num.partitions": "there is a limit of partitions",
+    "transaction.state.log.replication.factor": "there are only so many brokers",
 }
 TAKEN_HERE = {
     "log.segment.bytes": "small segments, for tests",
@@ -145,7 +151,7 @@ def tries(row: Mapping[str, str]) -> list[str]:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_name_of_kafka_is_known_and_no_other(kafka: Told, name: str) -> None:
-    extra = OURS_ONLY.keys() if name == "broker" else set()
+    extra = {"broker": OURS_ONLY, "topic": OURS_OF_BOTH}.get(name, {}).keys()
     assert set(TABLES[name].all_rows()) == kafka[name].keys() | extra
 
 
@@ -186,7 +192,7 @@ def takes(table: Table, key: str, value: str) -> bool:
 
 
 def test_the_same_broker_settings_may_change_while_brokers_run(kafka: Told) -> None:
-    assert kafka["dynamic"].keys() == DYNAMIC
+    assert kafka["dynamic"].keys() == DYNAMIC - {*OURS_OF_BOTH, "flush.bytes"}
     assert {name for name, mode in kafka["dynamic"].items() if mode == "per-broker"} == PER_BROKER
 
 
@@ -197,4 +203,4 @@ def test_the_same_broker_settings_stand_in_for_a_group_s(kafka: Told) -> None:
 
 def test_the_same_broker_settings_stand_in_for_a_topic_s(kafka: Told) -> None:
     ours = {topic: [one.name for one in broker] for topic, broker in SYNONYMS.items()}
-    assert ours == kafka["synonyms"]
+    assert ours == kafka["synonyms"] | {name: [name] for name in OURS_OF_BOTH}

@@ -23,6 +23,7 @@ from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.broker_settings import BrokerSettings
+from tidelog.node.groups.history import Told
 from tidelog.node.log.contracts import FileSlice
 from tidelog.node.log.directories import LogDirectories
 from tidelog.node.log.directory import LogDirectory
@@ -105,7 +106,7 @@ def _bytes_of(piece: object) -> bytes | None:
 
 
 class FakeLink:
-    """The coordinator, as a test wants it: it answers when told to."""
+    """A coordinator, as a test wants it: it answers when told to."""
 
     def __init__(self) -> None:
         self.forwarded: list[tuple[int, bytes]] = []
@@ -130,6 +131,31 @@ class FakeLink:
     ) -> None:
         self.next_id += 10
         done((ProducerId(self.next_id - 10), 10))
+
+
+class FakeTransactions:
+    """A transaction coordinator, as a test wants it: it answers when told to."""
+
+    def __init__(self, clock: Callable[[], Instant]) -> None:
+        self._clock = clock
+        self.forwarded: list[tuple[int, bytes]] = []
+        self.done: list[Callable[[bytes | ErrorCode], None]] = []
+        self.forgotten: list[int] = []
+        """Calls that nobody waits for any more."""
+
+    def forward(
+        self,
+        frame: bytes,
+        client_address: str,
+        deadline: Instant,
+        done: Callable[[Instant, bytes | ErrorCode], None],
+    ) -> Callable[[], None]:
+        assert client_address
+        assert deadline
+        number = len(self.forwarded)
+        self.forwarded.append((int.from_bytes(frame[:2], "big"), frame))
+        self.done.append(lambda answer: done(self._clock(), answer))
+        return lambda: self.forgotten.append(number)
 
 
 class FakeStorage:
@@ -169,19 +195,18 @@ class HandlerBench:
     """One broker in one directory, with a clock that tests move."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
-        self.now = Instant(1)
+        self.now, self.told = Instant(1), list[Told]()
         self.alarms: list[Instant] = []
         self.someone_left = False
         """Whether the broker knows of a death that the image does not tell yet."""
         self.failures: list[tuple[TopicPartition, str]] = []
         self.aside: list[Callable[[], None]] | None = None
         """Where a test collects long work to do it later; None: it is done at once."""
-        self.link = FakeLink()
-        self.storage = FakeStorage()
+        self.link, self.storage = FakeLink(), FakeStorage()
+        self.transactions = FakeTransactions(lambda: self.now)
         self.image = MetadataImage(noting=True)
         replicas, waiting = Replicas(), Waiting(self.alarms.append)
-        given = {name.replace("_", "."): value for name, value in settings.items()}
-        self.configs = BrokerSettings(ME, given)
+        self.configs = BrokerSettings(ME, _named(settings))
         self.logs = _logs(directory)
         self.replication = Replication(
             Surroundings(
@@ -206,7 +231,7 @@ class HandlerBench:
             broker_settings=self.configs.given,
             on_trouble=lambda key, reason: self.failures.append((key, reason)),
         )
-        self._uuids = itertools.count(1)
+        self._uuids, self._topics = itertools.count(1), 0
         self.broker = Broker(
             me=ME,
             settings=self.configs.values,
@@ -221,12 +246,13 @@ class HandlerBench:
             storage=self.storage,
             aside=self._aside,
             on_storage_failure=lambda key, error: self.failures.append((key, str(error))),
+            tell_of_groups=self.told.append,
             new_uuid=lambda: str(next(self._uuids)),
+            transactions=self.transactions,
             someone_left=lambda: self.someone_left,
             wall_offset_ns=START_MS * 1_000_000,
         )
         self.dispatcher = Dispatcher(self.broker, routes())
-        self._topics = 0
         self.replay(ClusterCreated("cluster"), _registered(), BrokerUnfenced(ME, Offset(1)))
 
     def _aside(self, work: Callable[[], Any], done: Callable[[Instant, Any], None]) -> None:
@@ -282,6 +308,11 @@ class HandlerBench:
         self.begin(client, api, version, message)
         (frame,) = client.frames()
         return decode_response(api, version, memoryview(frame))[1]
+
+
+def _named(settings: dict[str, str]) -> dict[str, str]:
+    """As Kafka writes them."""
+    return {name.replace("_", "."): value for name, value in settings.items()}
 
 
 def led_here(leader: int = ME, leader_epoch: int = 0, partition_epoch: int = 0) -> PartitionView:

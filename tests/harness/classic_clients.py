@@ -1,5 +1,6 @@
 """Members of classic groups, as a client speaks for them: a request at a time, a few words each."""
 
+import struct
 from typing import Any
 
 from harness.group_bench import Asked, GroupBench
@@ -16,10 +17,21 @@ SESSION_MS = 10_000
 REBALANCE_MS = 30_000
 
 
-def subscription(*topics: str) -> bytes:
-    """As consumers embed it: a version, the topics, no data of the user's."""
-    names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
-    return b"\x00\x00" + len(topics).to_bytes(4, "big") + names + b"\xff" * 4
+def subscription(*topics: str, owned: dict[str, list[int]] | None = None) -> bytes:
+    """As consumers embed it: a version, the topics, no data of the user's; from version 1 on what
+    the member has."""
+    said = b"".join(map(_text, topics))
+    said = len(topics).to_bytes(4, "big") + said + b"\xff" * 4
+    if owned is None:
+        return b"\x00\x00" + said
+    rows = b"".join(
+        _text(topic) + struct.pack(f">i{len(has)}i", len(has), *has) for topic, has in owned.items()
+    )
+    return b"\x00\x01" + said + len(owned).to_bytes(4, "big") + rows
+
+
+def _text(text: str) -> bytes:
+    return len(text).to_bytes(2, "big") + text.encode()
 
 
 class Client:

@@ -6,19 +6,19 @@ from harness.log_batches import NOW, NOW_MS
 from tidelog.kernel.files import Directory
 from tidelog.node.log.cleaner import Candidate, candidate, job_for
 from tidelog.node.log.cleaning import Cleaned, Job, clean
-from tidelog.node.log.cleaning_transactions import Aborted, decode_aborted, encode_aborted
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
 from tidelog.node.log.segment import file_name
 from tidelog.node.log.swap import discard_unfinished
+from tidelog.node.log.txn_index import Aborted, decode_aborted
 from tidelog.wire.codecs import Codec
 from tidelog.wire.records import (
-    CONTROL_BIT,
-    TRANSACTIONAL_BIT,
     BatchHeader,
+    EndMarker,
     Origin,
     Record,
     build_batch,
+    build_marker,
     iterate_batches,
     iterate_records,
     place_batch,
@@ -26,7 +26,6 @@ from tidelog.wire.records import (
 )
 
 MAP_BYTES = 128 << 20
-MARKER_VALUE = bytes(6)
 
 
 def append(
@@ -45,18 +44,15 @@ def append(
     return read_header(view)
 
 
-def append_marker(log: Log, producer: int, *, commit: bool, timestamp: int = NOW_MS) -> BatchHeader:
+def append_marker(
+    log: Log, producer: int, *, commit: bool, timestamp: int = NOW_MS, epoch: int = 0
+) -> BatchHeader:
     """The end of a transaction."""
-    key = b"\0\0\0" + bytes([commit])
-    origin = Origin(producer, 0, -1, TRANSACTIONAL_BIT | CONTROL_BIT)
-    return append(log, [(key, MARKER_VALUE)], timestamp=timestamp, origin=origin)
-
-
-def note_aborted(log: Log, first: int, producer: int, marker: int) -> None:
-    """What a broker writes beside the segment that holds the marker."""
-    file = log.directory.open(file_name(log.segments[-1].base, ".txnindex"))
-    file.append((encode_aborted([Aborted(first, producer, marker, marker)]),))
-    file.sync()
+    marker = EndMarker(producer, epoch, 0, committed=commit)
+    view = memoryview(build_marker(marker, timestamp))
+    place_batch(view, 0, base_offset=log.end, leader_epoch=0)
+    log.append_as_follower(NOW, timestamp, view)
+    return read_header(view)
 
 
 def aborted_of(log: Log) -> list[Aborted]:

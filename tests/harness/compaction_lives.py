@@ -15,9 +15,9 @@ from harness.compaction import (
     append_marker,
     batches_of,
     compact,
-    note_aborted,
 )
 from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
+from harness.log_transactions import read_committed
 from harness.log_verified import around, verified
 from harness.mortal_disk import KilledError, MortalDisk, Point, Trap, after_calls
 from tidelog.node.log.settings import LogSettings
@@ -91,6 +91,7 @@ class Life:
         self.disk = MortalDisk()
         self.model = Model()
         self.open_since: dict[int, int] = {}
+        self.epochs = dict.fromkeys(PRODUCERS, 0)
         self.logs = open_logs(self.disk.directory(), settings=SETTINGS)
         self.log = self.logs.create("t", 0, TOPIC_ID, SETTINGS)
 
@@ -132,7 +133,8 @@ class Life:
             self.end_transaction(producer, commit=rng.random() < 0.5)
             return
         in_transaction = kind < 0.4
-        origin = Origin(producer, 0, 0, TRANSACTIONAL_BIT) if in_transaction else Origin()
+        epoch = self.epochs[producer]
+        origin = Origin(producer, epoch, 0, TRANSACTIONAL_BIT) if in_transaction else Origin()
         rows = [self.row() for _ in range(rng.choice([1, 1, 2, 5, 12]))]
         if kind > 0.95:
             rows[rng.randrange(len(rows))] = (None, b"no key")
@@ -155,12 +157,17 @@ class Life:
         return rng.choice(KEYS), value
 
     def end_transaction(self, producer: int, *, commit: bool) -> None:
-        first = self.open_since.pop(producer)
-        header = append_marker(self.log, producer, commit=commit, timestamp=self.now_ms)
+        del self.open_since[producer]
+        self.epochs[producer] += self.rng.random() < 0.4
+        header = append_marker(
+            self.log,
+            producer,
+            commit=commit,
+            timestamp=self.now_ms,
+            epoch=self.epochs[producer],
+        )
         self.model.markers[header.base_offset] = commit
         self.model.ends[producer].append(header.base_offset)
-        if not commit:
-            note_aborted(self.log, first, producer, header.base_offset)
 
     # -- compaction
 
@@ -261,6 +268,11 @@ class Life:
         self.check_markers(rows, {header.base_offset for header, _ in found if header.is_control})
         check_stamps(found)
         self.check_index(rows)
+        self.check_reader(visible)
+        for producer in self.open_since:
+            known = self.log.producers.get(producer)
+            assert known is not None
+            assert known.epoch == self.epochs[producer]
 
     def check_nothing_is_left(self) -> None:
         """Everything ended, and all the time there is has passed."""
@@ -287,6 +299,14 @@ class Life:
                 entry.producer_id == producer and entry.first_offset <= offset < entry.last_offset
                 for entry in index
             ), "the index of aborted transactions is not whole"
+
+    def check_reader(self, visible: list[Record]) -> None:
+        """Who reads what is committed sees just that, up to where the first transaction is open."""
+        stable = self.log.last_stable_offset(self.log.end)
+        assert stable == self.stable()
+        answers = read_committed(self.log, self.log.start, stable, 700)
+        seen = [record.offset for answer in answers for record in answer.records]
+        assert seen == [row.offset for row in visible if row.offset < stable]
 
     def check_clean_part(self, visible: list[Record], stamped: set[int]) -> None:
         """Below the clean point each key is there once, and young tombstones are."""

@@ -1,6 +1,7 @@
 """One client connection of a broker, real but for the processes: a socket pair, a loop, files."""
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +24,8 @@ class Connected:
     ) -> None:
         self.bench = HandlerBench(directory, **settings)
         self.loop = uvloop.new_event_loop()
+        # One thread: whatever a test has done there is done behind what the broker had done there.
+        self.loop.set_default_executor(ThreadPoolExecutor(1))
         self.faults: list[BaseException] = []
         self.refused: list[str] = []
         self.closed = False

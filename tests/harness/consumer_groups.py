@@ -7,14 +7,17 @@ from tidelog.kernel.instant import Instant, ms
 from tidelog.node.groups import codec
 from tidelog.node.groups.consumer import ConsumerGroup
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat, HeartbeatAnswer
-from tidelog.node.groups.group import Draft
+from tidelog.node.groups.group import Around, Draft
+from tidelog.node.groups.history import Told
 from tidelog.node.groups.records_consumer import ConsumerRecord
 from tidelog.node.groups.topics import TopicFacts
 
-SETTINGS = {
+SETTINGS: dict[str, int | str] = {
     "group.consumer.heartbeat.interval.ms": 500,
+    "group.consumer.migration.policy": "bidirectional",
     "group.consumer.session.timeout.ms": 45_000,
     "group.consumer.max.size": 100,
+    "group.max.size": 100,
 }
 REBALANCE_MS = 60_000
 
@@ -26,10 +29,12 @@ class TopicsInMemory:
         self.version = 0
         self.sizes: dict[str, int] = {}
         self.configs: dict[str, dict[str, str]] = {}
+        self._came: dict[str, int] = {}
         self.set(**sizes)
 
     def set(self, **sizes: int) -> None:
         self.version += 1
+        self._came.update({name: self.version for name in sizes if name not in self.sizes})
         self.sizes.update(sizes)
 
     def drop(self, name: str) -> None:
@@ -38,6 +43,9 @@ class TopicsInMemory:
 
     def names(self) -> Iterable[str]:
         return self.sizes
+
+    def came(self, name: str) -> int:
+        return self._came[name]
 
     def of_name(self, name: str) -> TopicFacts | None:
         size = self.sizes.get(name)
@@ -62,10 +70,12 @@ class GroupOverLog:
         self.settings = {**SETTINGS, **settings}
         self.now = Instant(0)
         self.written: list[tuple[bytes, bytes | None]] = []
+        self.told: list[Told] = []
         self.group = self._empty()
 
     def _empty(self) -> ConsumerGroup:
-        return ConsumerGroup("g", self.settings, self.topics, lambda now: now // ms(1))
+        around = Around(self.settings, self.topics, lambda now: now // ms(1), self.told.append)
+        return ConsumerGroup("g", around)
 
     def heartbeat(self, request: ConsumerHeartbeat) -> HeartbeatAnswer:
         draft = Draft()

@@ -24,13 +24,13 @@ from tidelog.coordinator.controller.requests import BrokerLost, BrokerStarted
 from tidelog.coordinator.controller.settled import Settled, Settlements
 from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.coordinator.settings import ControllerSettings
-from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset
+from tidelog.kernel.ids import TRANSACTIONS_ID, BrokerId, Epoch, Incarnation, Offset
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import ALTER_ISR_TIMEOUT_MS
 from tidelog.node.ipc.events import Happening
 from tidelog.node.metadata import link
 from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
-from tidelog.node.metadata.link import Link, Me
+from tidelog.node.metadata.link import Link, Me, Observer
 from tidelog.node.runtime.shard_host import LogAppended, LogCommitted, Tick
 from tidelog.wire.control import Client, Deltas, IsrChange, LogEnd, ToBroker, encode
 from tidelog.wire.errors import ErrorCode
@@ -51,9 +51,9 @@ CLIENT = Client("PLAINTEXT", "User:ANONYMOUS", "127.0.0.1:50000")
 
 @dataclass
 class Side:
-    """One life of one broker."""
+    """One life of one broker, or of the transaction coordinator."""
 
-    me: Me
+    me: Me | Observer
     link: Link
     inbox: deque[bytes] = field(default_factory=deque)
     connected: bool = False
@@ -147,6 +147,14 @@ class Conversation:
         side = self.sides[me.broker] = Side(me, Link(me))
         if self.front is not None:
             self.tell(BrokerStarted(me.broker, me.incarnation))
+            self._connect(side)
+        return side
+
+    def start_observer(self, incarnation: int) -> Side:
+        """A life of the transaction coordinator; the one before it may live on."""
+        me = Observer(CLUSTER, Incarnation(incarnation))
+        side = self.sides[BrokerId(TRANSACTIONS_ID + incarnation)] = Side(me, Link(me))
+        if self.front is not None:
             self._connect(side)
         return side
 

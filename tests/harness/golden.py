@@ -31,7 +31,7 @@ _MASKS: Sequence[tuple[str, str]] = (
     (r"\([\w-]{22}\)", "(ID)"),
     # columns of tables: as wide as what was masked
     (r"(?<=\S) {2,}", "  "),
-    (r"(?m)^(supervisor|coordinator|broker \d+)  \d+", r"\1  PID"),
+    (r"(?m)^(supervisor|(?:transaction-)?coordinator|broker \d+)  \d+", r"\1  PID"),
     (r"(?m)(  [a-z]+)  \d{4,5}  ", r"\1  PORT  "),
     (r"(?m)  \d+ s  [\d.]+ [KM]iB", "  N s  SIZE"),
 )

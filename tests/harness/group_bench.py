@@ -89,11 +89,15 @@ def commit_request(
 
 
 def commit(
-    bench: HandlerBench, group: str, offsets: dict[str, Iterable[int]], **fields: Any
+    bench: HandlerBench,
+    group: str,
+    offsets: dict[str, Iterable[int]],
+    **fields: Any,
 ) -> Any:
-    """The codes of one commit, in the order of the request."""
+    """The codes of one commit, in the order of the request; `version` is that of the request."""
+    version = fields.pop("version", 8)
     request = commit_request(group, offsets, **fields)
-    answer = bench.ask(k08_offset_commit.API, 8, request)
+    answer = bench.ask(k08_offset_commit.API, version, request)
     return [row.error_code for topic in answer.topics for row in topic.partitions]
 
 

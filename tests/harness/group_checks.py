@@ -17,11 +17,14 @@ from tidelog.node.groups.records_consumer import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
     ConsumerRecord,
     CurrentPartitions,
 )
 from tidelog.wire.records import iterate_batches, iterate_records
+
+COOPERATIVE = "cooperative-sticky"
 
 
 class Event(NamedTuple):
@@ -163,7 +166,7 @@ def unprocessed(events: Iterable[Event], committed: dict[int, int]) -> Iterator[
 # -- what the coordinator wrote
 
 
-def log_of(group: str, log: bytes) -> list[codec.StoredRecord]:
+def log_of(group: str, log: bytes) -> list[codec.LoggedRecord]:
     """The records of one group, in the order in which they were decided."""
     found = []
     for _, batch in iterate_batches(memoryview(log)):
@@ -176,10 +179,27 @@ def log_of(group: str, log: bytes) -> list[codec.StoredRecord]:
     return found
 
 
-class LoggedGroup:
-    """Replays what a coordinator wrote of a group, and tells what may not follow on what."""
+def logged_of(group: str, log: bytes, *, changes: bool = False) -> "LoggedGroup":
+    """All of it, replayed."""
+    found = LoggedGroup(changes=changes)
+    for record in log_of(group, log):
+        found.replay(record)
+    return found
 
-    def __init__(self) -> None:
+
+def differing(logs: Sequence[bytes]) -> Iterator[str]:
+    """Of the replicas of one partition."""
+    if len(set(logs)) > 1:
+        yield f"the replicas' bytes differ: {[len(log) for log in logs]} of them"
+
+
+class LoggedGroup:
+    """Replays what a coordinator wrote of a group, and tells what may not follow on what. One that
+    changes its protocol takes its records back, and begins anew where it was."""
+
+    def __init__(self, *, changes: bool = False) -> None:
+        self._changes = changes
+        self._has_changed = False
         self.wrong: list[str] = []
         self.committed: dict[int, int] = {}
         self.commits: set[tuple[str, int, int]] = set()
@@ -192,7 +212,7 @@ class LoggedGroup:
         self._names: dict[str, str] = {}
         """The names that members gave themselves, by id."""
 
-    def replay(self, record: codec.StoredRecord) -> None:
+    def replay(self, record: codec.LoggedRecord) -> None:
         if isinstance(record, OffsetRecord):
             self._commit(record)
         elif isinstance(record, GroupRecord):
@@ -219,6 +239,7 @@ class LoggedGroup:
         self.commits.add((committer, partition, value.offset))
 
     def _rises(self, generation: int, *, may_stay: bool) -> None:
+        may_stay, self._has_changed = may_stay or self._has_changed, False
         if generation < self._generation + (not may_stay):
             self.wrong.append(f"G2: {generation} after {self._generation}")
         self.generations += generation > self._generation
@@ -226,21 +247,30 @@ class LoggedGroup:
 
     def _classic(self, state: GroupState | None) -> None:
         if state is None:
-            self.wrong.append(f"G2: the group was forgotten in {self._generation}")
+            self._forgotten()
             return
         names = {one.member_id: one.client_id for one in state.members}
+        shares = {one.member_id: _assignment(one.assignment) for one in state.members}
         # A generation is written when its members are known, and again when each has its share.
         stays = not self._is_assigned and names.keys() == self._names.keys()
         self._rises(state.generation, may_stay=stays)
         self._names = names
-        self._has = {one.member_id: _assignment(one.assignment) for one in state.members}
-        self._is_assigned = any(self._has.values())
+        self._is_assigned = any(shares.values())
+        if state.protocol == COOPERATIVE:
+            # It hears in the new generation what it is to give up, and commits that first.
+            given = frozenset[int]().union(*shares.values())
+            for member, share in shares.items():
+                shares[member] = share | (self._has.get(member, frozenset()) - given)
+        self._has = shares
         self._alone()
 
     def _consumer(self, record: ConsumerRecord) -> None:
         key, value = record.key, record.value
-        if isinstance(value, ConsumerGroupMetadataValue):
-            self._rises(value.epoch, may_stay=False)
+        if isinstance(key, ConsumerGroupMetadataKey):
+            if isinstance(value, ConsumerGroupMetadataValue):
+                self._rises(value.epoch, may_stay=False)
+            else:
+                self._forgotten()
         elif isinstance(value, ConsumerGroupMemberMetadataValue):
             assert isinstance(key, ConsumerGroupMemberMetadataKey)
             self._names[key.member] = value.client_id
@@ -254,6 +284,14 @@ class LoggedGroup:
             has = (*value.assigned_partitions, *value.partitions_pending_revocation)
             self._has[key.member] = _partitions(has)
             self._alone()
+
+    def _forgotten(self) -> None:
+        """In the other protocol it writes anew what each of its members has. One who left in the
+        generation that was about to end is not among them, and no record tells so."""
+        self._has_changed = self._changes
+        self._has.clear()
+        if not self._changes:
+            self.wrong.append(f"G2: the group was forgotten in {self._generation}")
 
     def _alone(self) -> None:
         owner: dict[int, str] = {}
@@ -289,3 +327,16 @@ def missing_commits(events: Iterable[Event], log: LoggedGroup) -> Iterator[str]:
             for partition, offset in numbers(event.what).items():
                 if (event.member, partition, offset) not in log.commits:
                     yield f"G3: {event.member}'s commit {offset} of {partition} is not in the log"
+
+
+def not_committed(log: LoggedGroup, sent: Sequence[int]) -> Iterator[str]:
+    """G3: in the end everything that was produced is committed, and nothing else."""
+    if log.committed != dict(enumerate(sent)):
+        yield f"G3: {log.committed} is committed, {list(sent)} was produced"
+
+
+def failures(events: Iterable[Event]) -> Iterator[str]:
+    """What clients did not get over."""
+    for event in events:
+        if event.kind == "failed":
+            yield f"{event.member}: {event.what}"

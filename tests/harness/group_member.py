@@ -1,24 +1,25 @@
 """A process with members of one group, each in a thread: `join NAME KIND`, `leave NAME`, `end`.
 
-What happens to them goes to a file, a line at a time, as the checks of `group_checks.py` read it.
+A last word to the process is how long a session of its classic members is, in milliseconds. What
+happens to them goes to a file, a line at a time, as the checks of `group_checks.py` read it.
 """
 
 import asyncio
-import json
 import os
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import aiokafka
 import confluent_kafka
 from aiokafka.abc import ConsumerRebalanceListener as AioListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
 from aiokafka.errors import KafkaError as AioError
+
+from harness.group_journal import COMMIT_EVERY_S, Journal, Place
 
 with warnings.catch_warnings():
     # It loads its message schemas by a call that newer Pythons deprecate.
@@ -29,81 +30,14 @@ with warnings.catch_warnings():
 
 SESSION_MS = 3_000
 BEAT_MS = 500
-POLLED_MS = 10_000
-"""Who does not poll for so long is out."""
-COMMIT_EVERY_S = 0.5
+POLLED_MS = 10_000  # who does not poll for so long is out
 POLL_S = 0.1
+ASSIGNORS = {"classic": "range", "cooperative": "cooperative-sticky"}
+"""Of confluent-kafka in the classic protocol."""
 
 
-class Place(Protocol):
-    """A partition, whichever client names it."""
-
-    @property
-    def partition(self) -> int: ...
-
-
-class Journal:
-    """What befell one member, and how far it read each partition that it has."""
-
-    def __init__(self, file: int, name: str) -> None:
-        self._file = file
-        self.name = name
-        self._runs: dict[int, list[int]] = {}
-        """From where to where, of what is not written down yet."""
-        self._next: dict[int, int] = {}
-        """What a commit would say."""
-        self._due = time.monotonic()
-        self.leaving = threading.Event()
-
-    def tell(self, kind: str, what: object = None) -> None:
-        line = json.dumps([time.monotonic(), self.name, kind, what])
-        os.write(self._file, line.encode() + b"\n")
-
-    def assigned(self, places: Iterable[Place]) -> None:
-        self.tell("assigned", [one.partition for one in places])
-
-    def gone(self, kind: str, places: Iterable[Place]) -> None:
-        """From here on it neither reads these nor commits them."""
-        self._tell_runs()
-        partitions = [one.partition for one in places]
-        for partition in partitions:
-            self._next.pop(partition, None)
-        self.tell(kind, partitions)
-
-    def read(self, partition: int, offset: int, value: bytes | None) -> None:
-        if value != b"%d" % offset:
-            self.tell("failed", f"at {offset} of {partition} is {value!r}")
-        run = self._runs.setdefault(partition, [offset, offset])
-        if run[1] != offset:
-            self._tell_run(partition)
-            run = self._runs[partition] = [offset, offset]
-        run[1] = self._next[partition] = offset + 1
-
-    def to_commit(self, among: Iterable[Place] | None = None) -> dict[int, int]:
-        """What was processed and not committed; told before it is asked for."""
-        wanted = set(self._next) if among is None else {one.partition for one in among}
-        found = {one: self._next.pop(one) for one in sorted(wanted & set(self._next))}
-        if found:
-            self._tell_runs()
-            self.tell("commit", found)
-        self._due = time.monotonic() + COMMIT_EVERY_S
-        return found
-
-    def is_due(self) -> bool:
-        return time.monotonic() >= self._due
-
-    def answered(self, offsets: Mapping[int, int], error: object = None) -> None:
-        if error is None:
-            self.tell("committed", offsets)
-        else:
-            self.tell("refused", [offsets, str(error)])
-
-    def _tell_runs(self) -> None:
-        for partition in list(self._runs):
-            self._tell_run(partition)
-
-    def _tell_run(self, partition: int) -> None:
-        self.tell("read", [partition, *self._runs.pop(partition)])
+class OutForGoodError(Exception):
+    """librdkafka is done for, where its group changed its protocol: it is to be started again."""
 
 
 class Confluent:
@@ -113,8 +47,8 @@ class Confluent:
         self._journal = journal
         self._topic = topic
         classic = {
-            "partition.assignment.strategy": "range",
-            "session.timeout.ms": SESSION_MS,
+            "partition.assignment.strategy": ASSIGNORS.get(kind, ""),
+            "session.timeout.ms": journal.session_ms,
             "heartbeat.interval.ms": BEAT_MS,
         }
         self._consumer = confluent_kafka.Consumer(
@@ -122,13 +56,13 @@ class Confluent:
                 "bootstrap.servers": address,
                 "client.id": journal.name,
                 "group.id": group,
-                "group.protocol": kind,
+                "group.protocol": "consumer" if kind == "consumer" else "classic",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "max.poll.interval.ms": POLLED_MS,
+                "max.poll.interval.ms": max(POLLED_MS, journal.session_ms),
                 "queued.max.messages.kbytes": 256,
                 "log_level": 0,
-                **(classic if kind == "classic" else {}),
+                **(classic if kind in ASSIGNORS else {}),
             }
         )
         self._consumer.subscribe(
@@ -136,17 +70,30 @@ class Confluent:
         )
 
     def run(self) -> None:
+        try:
+            self._run()
+        except OutForGoodError:
+            self._consumer.close()
+            raise
+
+    def _run(self) -> None:
         while not self._journal.leaving.is_set():
             message = self._consumer.poll(POLL_S)
-            if message is not None and message.error() is None:
-                partition, offset = message.partition(), message.offset()
-                assert partition is not None
-                assert offset is not None
-                self._journal.read(partition, offset, message.value())
+            error = None if message is None else message.error()
+            if error is not None and is_over(error):
+                raise OutForGoodError
+            if message is not None and error is None:
+                self._read(message)
             if self._journal.is_due():
                 self._commit(self._journal.to_commit())
         self._journal.tell("closing")
         self._consumer.close()
+
+    def _read(self, message: confluent_kafka.Message) -> None:
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        self._journal.read(partition, offset, message.value())
 
     def _assigned(self, _: object, places: list[confluent_kafka.TopicPartition]) -> None:
         self._journal.assigned(places)
@@ -171,14 +118,21 @@ class Confluent:
             done = self._consumer.commit(offsets=places, asynchronous=False)
         except confluent_kafka.KafkaException as error:
             self._journal.answered(offsets, error)
+            if is_over(error.args[0]):
+                raise OutForGoodError from error
             return
         assert done is not None
         for one in done:
             self._journal.answered({one.partition: offsets[one.partition]}, one.error)
 
 
-class KafkaPython(kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
-    """By kafka-python."""
+def is_over(error: confluent_kafka.KafkaError) -> bool:
+    return bool(error.fatal()) or error.code() == confluent_kafka.KafkaError._FATAL
+
+
+class KafkaPython(kafka.AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+    """By kafka-python, which keeps its place in partitions that it gives up and gets again,
+    whoever read them meanwhile: it is told to go where the group is, as other clients do."""
 
     def __init__(self, journal: Journal, address: str, group: str, topic: str, _: str) -> None:
         self._journal = journal
@@ -190,9 +144,9 @@ class KafkaPython(kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it 
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             partition_assignment_strategy=[PythonRange],
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=journal.session_ms,
             heartbeat_interval_ms=BEAT_MS,
-            max_poll_interval_ms=POLLED_MS,
+            max_poll_interval_ms=max(POLLED_MS, journal.session_ms),
         )
         self._consumer.subscribe([topic], listener=self)
 
@@ -211,29 +165,46 @@ class KafkaPython(kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it 
         self._journal.tell("closing")
         self._consumer.close(autocommit=False)
 
-    def on_partitions_assigned(self, assigned: Iterable[Place]) -> None:
+    async def on_partitions_assigned(self, assigned: Iterable[Place]) -> None:
+        coordinator = self._consumer._coordinator
+        committed = await coordinator.fetch_committed_offsets_async(assigned)
+        for place in assigned:
+            self._consumer.seek(place, committed[place].offset if place in committed else 0)
         self._journal.assigned(assigned)
 
-    def on_partitions_revoked(self, revoked: Iterable[Place]) -> None:
+    async def on_partitions_revoked(self, revoked: Iterable[Place]) -> None:
         offsets = self._journal.to_commit(revoked)
         self._journal.gone("given up", revoked)
-        self._commit(offsets)
+        if not offsets:
+            return
+        try:
+            # Nothing here may block: it runs where the client's own requests do.
+            await self._consumer.commit_async(self._said(offsets))
+        except PythonError as error:
+            self._journal.answered(offsets, error)
+        else:
+            self._journal.answered(offsets)
+
+    async def on_partitions_lost(self, lost: Iterable[Place]) -> None:
+        self._journal.gone("lost", lost)
 
     def _commit(self, offsets: dict[int, int]) -> None:
         if not offsets:
             return
-        places = {
+        try:
+            self._consumer.commit(self._said(offsets))
+        except PythonError as error:
+            self._journal.answered(offsets, error)
+        else:
+            self._journal.answered(offsets)
+
+    def _said(self, offsets: dict[int, int]) -> dict[Any, Any]:
+        return {
             kafka.TopicPartition(self._topic, partition): kafka.OffsetAndMetadata(
                 offset, self._journal.name, -1
             )
             for partition, offset in offsets.items()
         }
-        try:
-            self._consumer.commit(places)
-        except PythonError as error:
-            self._journal.answered(offsets, error)
-        else:
-            self._journal.answered(offsets)
 
 
 class Aio(AioListener):  # type: ignore[misc]  # it has no types
@@ -257,9 +228,9 @@ class Aio(AioListener):  # type: ignore[misc]  # it has no types
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             partition_assignment_strategy=[AioRange],
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=self._journal.session_ms,
             heartbeat_interval_ms=BEAT_MS,
-            max_poll_interval_ms=POLLED_MS,
+            max_poll_interval_ms=max(POLLED_MS, self._journal.session_ms),
         )
         self._consumer.subscribe([self._topic], listener=self)
         await self._consumer.start()
@@ -298,6 +269,7 @@ class Aio(AioListener):  # type: ignore[misc]  # it has no types
 
 KINDS: Mapping[str, type[Confluent | KafkaPython | Aio]] = {
     "classic": Confluent,
+    "cooperative": Confluent,
     "consumer": Confluent,
     "kafka-python": KafkaPython,
     "aiokafka": Aio,
@@ -305,23 +277,29 @@ KINDS: Mapping[str, type[Confluent | KafkaPython | Aio]] = {
 
 
 def live(journal: Journal, kind: str, address: str, group: str, topic: str) -> None:
-    journal.tell("began", kind)
     try:
-        KINDS[kind](journal, address, group, topic, kind).run()
+        while not journal.leaving.is_set():
+            journal.tell("began", kind)
+            try:
+                KINDS[kind](journal, address, group, topic, kind).run()
+            except OutForGoodError:
+                journal.starts_again()
     except Exception as error:
         journal.tell("failed", repr(error))
         raise
     journal.tell("closed")
 
 
-def main(address: str, group: str, topic: str, path: str) -> None:
+def main(
+    address: str, group: str, topic: str, path: str, session_ms: str = str(SESSION_MS)
+) -> None:
     file = os.open(Path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     members: dict[str, tuple[Journal, threading.Thread]] = {}
     for line in sys.stdin:
         command, *words = line.split()
         if command == "join":
             name, kind = words
-            journal = Journal(file, name)
+            journal = Journal(file, name, int(session_ms))
             thread = threading.Thread(target=live, args=(journal, kind, address, group, topic))
             members[name] = (journal, thread)
             thread.start()

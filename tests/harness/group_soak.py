@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -13,27 +12,27 @@ from functools import partial
 from random import Random
 from typing import Final
 
-import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
 from harness.chaos import BROKERS, Faults, drawn, log_bytes
 from harness.cluster import Cluster, until
 from harness.group_checks import (
     Event,
-    LoggedGroup,
     Owners,
-    log_of,
+    differing,
+    failures,
+    logged_of,
     missing_commits,
+    not_committed,
     numbers,
     unprocessed,
     wrong_owners,
     wrong_reads,
 )
+from harness.group_feed import PARTITIONS, TOPIC, Feed
 from harness.group_member import SESSION_MS
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 
-TOPIC: Final = "tides"
-PARTITIONS: Final = 24
 OFFSETS_PARTITIONS: Final = 4
 MEMBERS: Final = 5
 """In one process, which are killed together."""
@@ -45,6 +44,9 @@ CLASSIC: Final = (
 )
 CONSUMER: Final = (("consumer",) * 5,) * 4
 """What speaks for the members of each process: twenty in a group."""
+MIXED: Final = (("classic", "classic", "consumer"), ("classic", "consumer", "consumer"))
+"""And a few in a third one, that goes from one protocol to the other as its members are drawn."""
+CHANGING: Final = "mixed"
 SHARED_S: Final = 60.0
 SETTINGS: Final[Mapping[str, str]] = {
     "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
@@ -56,51 +58,6 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 
 
-class Feed:
-    """Numbers the records of each partition, so that whoever reads one knows its offset."""
-
-    EVERY_S = 0.01
-
-    def __init__(self, bootstrap: str) -> None:
-        self.failed: list[str] = []
-        self.sent = [0] * PARTITIONS
-        self._bootstrap = bootstrap
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="feed")
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def finish(self) -> None:
-        self._stop.set()
-        self._thread.join(120)
-        assert not self._thread.is_alive(), "the producer hangs"
-
-    def _run(self) -> None:
-        producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "enable.idempotence": True,
-                "message.timeout.ms": 100_000,
-                "log_level": 0,
-            }
-        )
-        turn = 0
-        while not self._stop.wait(self.EVERY_S):
-            at = turn % PARTITIONS
-            value = b"%d" % self.sent[at]
-            producer.produce(TOPIC, value, str(at), partition=at, on_delivery=self._told)
-            self.sent[at] += 1
-            turn += 1
-            producer.poll(0)
-        if producer.flush(110):
-            self.failed.append("records were neither acknowledged nor refused")
-
-    def _told(self, error: confluent_kafka.KafkaError | None, _: object) -> None:
-        if error is not None:
-            self.failed.append(str(error))
-
-
 class Band:
     """One process with members, and a file of what befell them."""
 
@@ -109,7 +66,8 @@ class Band:
         """Those that shall be there, and their kinds."""
         self._cluster = cluster
         self._group = group
-        self._kinds = kinds
+        self.kinds = kinds
+        """What shall be there."""
         self._number = number
         self._made = 0
         self._path = cluster.folder / f"{group}-{number}.jsonl"
@@ -131,7 +89,7 @@ class Band:
 
     def fill(self) -> None:
         """As many as there shall be, of each kind."""
-        for kind in (Counter(self._kinds) - Counter(self.members.values())).elements():
+        for kind in (Counter(self.kinds) - Counter(self.members.values())).elements():
             self._made += 1
             name = f"{self._group}-{self._number}-{self._made}"
             self.members[name] = kind
@@ -210,14 +168,22 @@ class Group:
                     self._committed[partition] = max(self._committed[partition], offset)
         self.events += events
 
+    @property
+    def committed(self) -> list[int]:
+        """How far, as its members were told."""
+        return list(self._committed)
+
+    def look_far(self) -> list[int]:
+        self.look()
+        return self.committed
+
     def is_shared(self) -> bool:
         self.look()
         there = [name for band in self.bands for name in band.members]
         return self._owners.is_shared(PARTITIONS, there)
 
     def has_read(self, sent: Sequence[int]) -> bool:
-        self.look()
-        return self._committed == list(sent)
+        return self.look_far() == list(sent)
 
     def story(self) -> str:
         """Who had what in the end."""
@@ -243,6 +209,7 @@ class GroupSoak:
             "leave": self._leave,
             "kill members": self._kill,
             "pause members": self._pause,
+            "change": lambda _: self._change(),
             "kill the cluster's coordinator": lambda _: self._faults.kinds["kill coordinator"](0),
             **{f"{one} the group's broker": partial(self._break, one) for one in coordinators},
         }
@@ -256,6 +223,7 @@ class GroupSoak:
         self._groups = [
             Group(self._cluster, "classic", CLASSIC),
             Group(self._cluster, "consumer", CONSUMER),
+            Group(self._cluster, CHANGING, MIXED),
         ]
         try:
             self._are_shared()
@@ -304,6 +272,18 @@ class GroupSoak:
         for name in self._rng.sample(sorted(band.members), going):
             self._tell(f"  {name}")
             band.leave(name)
+
+    def _change(self) -> None:
+        """One process of the third group has members of other kinds from now on."""
+        band = self._rng.choice(self._groups[-1].bands)
+        band.kinds = self._rng.choices(("classic", "consumer"), k=len(band.kinds))
+        self._tell(f"  {list(band.kinds)}")
+        for name, kind in list(band.members.items()):
+            if kind not in band.kinds or self._rng.random() < 0.5:
+                band.leave(name)
+        for kind in (Counter(band.members.values()) - Counter(band.kinds)).elements():
+            band.leave(next(name for name, its in band.members.items() if its == kind))
+        band.fill()
 
     def _kill(self, group: Group) -> None:
         band = self._rng.choice(group.bands)
@@ -368,17 +348,12 @@ class GroupSoak:
     def _wrong_in(self, group: Group, sent: Sequence[int]) -> list[str]:
         place = partition_of(group.name, OFFSETS_PARTITIONS)
         logs = [log_bytes(self._cluster, broker, OFFSETS_TOPIC, place) for broker in range(BROKERS)]
-        wrong = [] if len(set(logs)) == 1 else ["the replicas' bytes differ"]
-        logged = LoggedGroup()
-        for record in log_of(group.name, logs[0]):
-            logged.replay(record)
+        logged = logged_of(group.name, logs[0], changes=group.name == CHANGING)
         self._tell(f"{group.name}: {len(logged.commits)} commits, {logged.generations} generations")
-        if logged.committed != dict(enumerate(sent)):
-            wrong.append(f"G3: {logged.committed} is committed, {sent} was")
-        failed = [f"{one.member}: {one.what}" for one in group.events if one.kind == "failed"]
         return [
-            *wrong,
-            *failed,
+            *differing(logs),
+            *not_committed(logged, sent),
+            *failures(group.events),
             *logged.wrong,
             *wrong_owners(group.events),
             *wrong_reads(group.events),

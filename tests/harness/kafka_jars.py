@@ -32,6 +32,13 @@ PLACER_ARTIFACTS = (
     ("org.apache.kafka", "kafka-clients", PLACER_VERSION),
 )
 
+STREAMS_ARTIFACTS = (
+    ("org.apache.kafka", "kafka-streams", KAFKA_VERSION),
+    ("org.apache.kafka", "kafka-clients", KAFKA_VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+    ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
+)
+
 LOG4J_PROPERTIES = """\
 status = error
 appender.c.type = Console
@@ -52,6 +59,11 @@ def kafka_classpath() -> str | None:
 def placer_classpath() -> str | None:
     """One with the placement of replicas of an older Kafka; None as above."""
     return _classpath(f"kafka-placer-{PLACER_VERSION}", PLACER_ARTIFACTS)
+
+
+def streams_classpath() -> str | None:
+    """One with Kafka Streams; None as above."""
+    return _classpath(f"kafka-streams-{KAFKA_VERSION}", STREAMS_ARTIFACTS)
 
 
 def _classpath(name: str, artifacts: Artifacts) -> str | None:

@@ -2,30 +2,36 @@
 
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from harness.cluster import until
 
 CLUSTER_ID = "dGlkZWxvZy1jb21tYW5kcw"
 PATIENCE_S = 60.0
+TRANSACTIONS: Mapping[str, str] = {
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""What one node alone needs to have transactions, and has at once."""
+
+
+TRIES = 3
+"""Ports that were free may be taken when Kafka is up to them: then with others."""
 
 
 @contextmanager
-def kafka_node(folder: Path, classpath: str) -> Iterator[str]:
+def kafka_node(
+    folder: Path, classpath: str, settings: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Broker and controller in one process; gives the bootstrap address."""
-    ports = _free_ports(2)
-    config = folder / "node.properties"
-    config.write_text(_properties(folder, *ports), encoding="ascii")
-    java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath]
-    tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config)]
-    subprocess.run([*java, *tool], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
-    with (folder / "said").open("wb") as said:
-        node = subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=said, stderr=said)
+    node, port = _started(folder, classpath, settings or {})
     try:
-        until(lambda: _is_open(ports[0], node), "Kafka takes connections", PATIENCE_S)
-        yield f"127.0.0.1:{ports[0]}"
+        yield f"127.0.0.1:{port}"
     finally:
         node.terminate()
         try:
@@ -35,8 +41,37 @@ def kafka_node(folder: Path, classpath: str) -> Iterator[str]:
             node.wait()
 
 
-def _is_open(port: int, node: subprocess.Popen[bytes]) -> bool:
-    assert node.poll() is None, "Kafka ended at its start"
+def logs_of(folder: Path) -> Path:
+    """Where the node that was started last in that folder keeps its partitions."""
+    return max(folder.glob("logs-*"))
+
+
+def _started(
+    folder: Path, classpath: str, settings: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], int]:
+    """One that takes connections, and where."""
+    java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath]
+    for tried in range(TRIES):
+        ports = _free_ports(2)
+        config = folder / f"node-{tried}.properties"
+        logs = folder / f"logs-{tried}"
+        config.write_text(_properties(logs, ports, settings), encoding="ascii")
+        tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config)]
+        subprocess.run([*java, *tool], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
+        said = folder / f"said-{tried}"
+        with said.open("wb") as file:
+            node = subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=file, stderr=file)
+        until(partial(_is_up, ports[0], node), "Kafka takes connections", PATIENCE_S)
+        if node.poll() is None:
+            return node, ports[0]
+        assert b"Address already in use" in said.read_bytes(), f"Kafka ended at its start: {said}"
+    raise AssertionError(f"of {TRIES} pairs of free ports none was free")
+
+
+def _is_up(port: int, node: subprocess.Popen[bytes]) -> bool:
+    """Whether it takes connections, or has ended."""
+    if node.poll() is not None:
+        return True
     with suppress(OSError):
         socket.create_connection(("127.0.0.1", port), 1).close()
         return True
@@ -51,7 +86,8 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _properties(folder: Path, client_port: int, controller_port: int) -> str:
+def _properties(logs: Path, ports: list[int], settings: Mapping[str, str]) -> str:
+    client_port, controller_port = ports
     rows = {
         "process.roles": "broker,controller",
         "node.id": "0",
@@ -61,8 +97,9 @@ def _properties(folder: Path, client_port: int, controller_port: int) -> str:
         "inter.broker.listener.name": "CLIENT",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(folder / "logs"),
+        "log.dirs": str(logs),
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
+        **settings,
     }
     return "".join(f"{name}={value}\n" for name, value in rows.items())

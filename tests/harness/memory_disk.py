@@ -7,107 +7,10 @@ import errno
 from collections.abc import Callable, Sequence
 from random import Random
 
+from harness.platter import Inode, Node
 from tidelog.kernel.files import Bytes, Syncable
 from tidelog.kernel.ids import TopicPartition
 from tidelog.node.api.broker import Space
-
-PAGE_BYTES = 4096
-
-
-class Inode:
-    """One file's bytes: as the page cache has them, and as the platter does."""
-
-    def __init__(self) -> None:
-        self.content = bytearray()
-        self.durable = b""
-        self.modified_ms = 0
-
-    def sync(self) -> None:
-        self.durable = bytes(self.content)
-
-    def lose(self, rng: Random | None) -> None:
-        """Power goes: what was synced stays; what was not is gone or, by draw, partly there."""
-        kept = self.durable if rng is None else self._draw(rng)
-        self.content = bytearray(kept)
-        self.durable = bytes(kept)
-
-    def _draw(self, rng: Random) -> bytes:
-        if rng.random() < 0.25:
-            return self.durable
-        if rng.random() < 0.25:
-            return bytes(self.content)
-        same = common_prefix(self.durable, self.content)
-        image = bytearray(self.content[: rng.randint(same, len(self.content))])
-        for start in range(0, len(image), PAGE_BYTES):
-            self._draw_page(image, start, rng)
-        if rng.random() < 0.5:
-            image += self.durable[len(image) :]
-        return bytes(image)
-
-    def _draw_page(self, image: bytearray, start: int, rng: Random) -> None:
-        stop = min(start + PAGE_BYTES, len(image))
-        same = common_prefix(self.durable[start:stop], image[start:stop])
-        fate = rng.choice(["kept", "kept", "zeroed", "torn"])
-        if fate == "kept" or start + same == stop:
-            return
-        first = start + same if fate == "zeroed" else rng.randint(start + same, stop)
-        old = self.durable[first:stop]
-        image[first:stop] = old + bytes(stop - first - len(old))
-
-
-def common_prefix(one: Bytes, other: Bytes) -> int:
-    """How many bytes they have in common from the front."""
-    same, different = 0, min(len(one), len(other)) + 1
-    while different - same > 1:
-        middle = (same + different) // 2
-        if one[same:middle] == other[same:middle]:
-            same = middle
-        else:
-            different = middle
-    return same
-
-
-class Node:
-    """One directory: its names now, and the names that outlive a power loss."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, Inode | Node] = {}
-        self.durable: dict[str, Inode | Node] = {}
-
-    def sync(self) -> None:
-        self.durable = dict(self.names)
-
-    def lose(self, rng: Random | None) -> None:
-        names = dict(self.durable)
-        linked = set(map(id, self.names.values()))
-        if rng is not None:
-            self._keep_some(names, rng)
-        for child in names.values():
-            # A removed file may be back, but nobody writes back what it held unsynced.
-            if isinstance(child, Inode) and id(child) not in linked:
-                child.content = bytearray(child.durable)
-        self.names = names
-        self.durable = dict(names)
-        for child in names.values():
-            child.lose(rng)
-
-    def _keep_some(self, names: "dict[str, Inode | Node]", rng: Random) -> None:
-        """Of the changes that were not synced, some reached the disk all the same."""
-        for name in sorted(self.names.keys() | self.durable.keys()):
-            if self.names.get(name) is self.durable.get(name) or rng.random() >= 0.5:
-                continue
-            names.pop(name, None)
-            if name in self.names:
-                names[name] = self.names[name]
-        self._undo_half_renames(names)
-
-    def _undo_half_renames(self, names: "dict[str, Inode | Node]") -> None:
-        """A rename is one change: a file that has a new name is not lost between both."""
-        there = set(map(id, names.values()))
-        now = {id(child): name for name, child in self.names.items()}
-        for name, child in self.durable.items():
-            if id(child) in now and id(child) not in there:
-                names[now[id(child)] if name in names else name] = child
 
 
 class MemoryDisk:
@@ -205,8 +108,18 @@ class MemoryFile:
     def sync(self) -> None:
         self._use("sync").sync()
 
+    def submit(self) -> Callable[[], None]:
+        """Begin a sync that ends with the call of what this gives."""
+        return self._use("sync").submit()
+
     def renamed(self, name: str) -> None:
         self.name = name
+
+    def held(self) -> "MemoryFile":
+        return self
+
+    def let_go(self) -> None:
+        """There is no descriptor to close."""
 
     def fileno(self) -> int:
         raise AssertionError("a file in memory has no descriptor")
@@ -223,11 +136,20 @@ class NamedFile:
         self._name = name
 
     def sync(self) -> None:
+        inode = self._found()
+        if inode is not None:
+            inode.sync()
+
+    def submit(self) -> Callable[[], None]:
+        """Begin a sync that ends with the call of what this gives."""
+        inode = self._found()
+        return _nothing_left if inode is None else inode.submit()
+
+    def _found(self) -> Inode | None:
         self._directory.disk.note("sync", self._name)
         node = self._directory.node
         found = None if node is None else node.names.get(self._name)
-        if isinstance(found, Inode):
-            found.sync()
+        return found if isinstance(found, Inode) else None
 
 
 class MemoryDirectory:
@@ -351,6 +273,12 @@ class MemoryDirectory:
         if node is not None:
             node.sync()
 
+    def submit(self) -> Callable[[], None]:
+        """Begin a sync that ends with the call of what this gives."""
+        self.disk.note("sync", self._name)
+        node = self.node
+        return _nothing_left if node is None else node.submit()
+
     # -- for tests that damage files
 
     def content(self, name: str) -> bytearray:
@@ -358,6 +286,10 @@ class MemoryDirectory:
         inode = self._inode(name)
         assert inode is not None, name
         return inode.content
+
+
+def _nothing_left() -> None:
+    """It was removed meanwhile."""
 
 
 class MemoryVolume:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tidelog.clients.asking import (
     Address,
@@ -10,6 +10,7 @@ from tidelog.clients.asking import (
     Ask,
     Call,
     Cause,
+    Features,
     Lost,
     Outcome,
     Pause,
@@ -29,6 +30,14 @@ from tidelog.wire.messages.k03_metadata import (
 ResultT = TypeVar("ResultT")
 Reply = Any
 """A response, or why there is none: a `Cause`; None is a question that is never answered."""
+
+
+class Spoken(NamedTuple):
+    """A response in a certain version; others are in version 0."""
+
+    version: int
+    message: Any
+
 
 STEPS_MAX = 100
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -76,6 +85,8 @@ def by_api(**given: Any) -> Callable[[Call], Reply]:
 def _outcome(ticket: Ticket, reply: Reply) -> Outcome:
     if isinstance(reply, Cause):
         return Lost(ticket, reply, reply.name.lower())
+    if isinstance(reply, Spoken):
+        return Answered(ticket, reply.version, reply.message)
     return Answered(ticket, 0, reply)
 
 
@@ -88,6 +99,7 @@ class FakeNetwork:
     time: int = 0
     asked: list[tuple[Address, Ask]] = field(default_factory=list)
     coming: list[tuple[int, Outcome]] = field(default_factory=list)
+    features: Features = Features()
 
     def now(self) -> Instant:
         return Instant(self.time)

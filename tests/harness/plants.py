@@ -10,14 +10,19 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tidelog.coordinator.controller import elections, isr_changes
+from tidelog.kernel.files import Syncable
 from tidelog.kernel.ids import NO_EPOCH, NO_LEADER, Epoch, Offset
 from tidelog.node.ipc.events import Kind
 from tidelog.node.log.log import Log
+from tidelog.node.log.rounds import Round, Rounds
+from tidelog.node.log.segment import Segment
+from tidelog.node.log.unflushed import Unflushed
 from tidelog.node.replica import sending
 from tidelog.node.replica.follower import Follower
 from tidelog.node.replica.hosting import Hosting
 from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.receiving import Receiving
+from tidelog.node.replica.replicas import Replica
 from tidelog.node.replica.replication import Replication
 from tidelog.node.replica.sending import Sending
 
@@ -192,6 +197,55 @@ def _deleted_too_early() -> list[Swap]:
     return [(Hosting, "_settle", early)]
 
 
+def _vouch_before_flush() -> list[Swap]:
+    """What is written is answered for, whatever the policy says."""
+    data = Receiving._data
+
+    def acks(self: Any, now: Any, stream: Any, replica: Any, message: Any, view: Any) -> None:
+        data(self, now, stream, replica, message, view)
+        if message.channel in stream.channels:
+            stream.acks[message.channel] = None
+
+    return [
+        (Replica, "vouched", property(lambda self: Offset(self.log.end))),
+        (Receiving, "_data", acks),
+    ]
+
+
+def _skip_fsync() -> list[Swap]:
+    """Rounds end well, and force nothing out."""
+    make = Rounds._make
+
+    def nothing(self: Any, due: Any) -> Round:
+        return make(self, due)._replace(chains=(), last=())
+
+    return [(Rounds, "_make", nothing)]
+
+
+def _fsync_wrong_file() -> list[Swap]:
+    """An index is flushed, and what it indexes is not."""
+    syncables = Segment.syncables
+
+    def wrong(self: Any, *, sealed: bool) -> list[Syncable]:
+        _, *others = syncables(self, sealed=sealed)
+        return [self.offsets.file.syncable(), *others]
+
+    return [
+        (Segment, "syncables", wrong),
+        (Segment, "held", lambda self: self._directory.open(self.offsets.file.name).held()),
+    ]
+
+
+def _skip_dirsync() -> list[Swap]:
+    """New files are flushed, and the directories that name them are not."""
+    named = Unflushed._named_since
+
+    def unnamed(self: Any, point: int) -> list[Syncable]:
+        return [one for one in named(self, point) if not hasattr(one, "names")]
+
+    return [(Unflushed, "_named_since", unnamed)]
+
+
 PLANTS: Final[dict[str, Callable[[], list[Swap]]]] = {
     "kip_101": _kip_101,
     "kip_279": _kip_279,
@@ -206,9 +260,13 @@ PLANTS: Final[dict[str, Callable[[], list[Swap]]]] = {
     "damaged": _damaged,
     "deleted_too_early": _deleted_too_early,
     "epoch_kept": _epoch_kept,
+    "fsync_wrong_file": _fsync_wrong_file,
     "moved_too_early": _moved_too_early,
+    "skip_dirsync": _skip_dirsync,
+    "skip_fsync": _skip_fsync,
     "unclean": _unclean,
     "unclean_by_default": _unclean_by_default,
+    "vouch_before_flush": _vouch_before_flush,
 }
 
 

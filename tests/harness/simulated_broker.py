@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
 
 from harness.controllers import CLUSTER
 from harness.log_batches import NOW_MS
 from harness.memory_disk import MemoryDisk, MemoryVolume
 from harness.simulated_alarm import SimulatedAlarm
 from harness.simulated_rings import MemoryRings, Shelf
-from harness.simulated_storage import SimulatedStorage
+from harness.simulated_storage import Loop, SimulatedStorage
+from harness.simulated_transactions import SimulatedTransactions
+from harness.simulated_world import World
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import ALTER_ISR_TIMEOUT_MS, FORWARD_TIMEOUT_MS
@@ -18,7 +19,6 @@ from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.broker_settings import BrokerSettings
-from tidelog.node.ipc.events import Kind, Value
 from tidelog.node.ipc.layout import Fences
 from tidelog.node.ipc.standing import Standing
 from tidelog.node.metadata import link
@@ -27,7 +27,7 @@ from tidelog.node.metadata.link import Link, Me
 from tidelog.node.net.client import Client
 from tidelog.node.replica.hosting import Hosting, log_settings
 from tidelog.node.replica.log_ends import log_ends, stop_kind
-from tidelog.node.replica.replicas import Replica, Replicas
+from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.replication import Replication, Surroundings
 from tidelog.node.replica.waiting import Waiting
 from tidelog.wire.control import Client as ForwardedClient
@@ -38,29 +38,6 @@ TICK_MS = 100
 CHECKPOINT_TICKS = 50
 TEND_TICKS = 10
 DRAIN_MS, DRAIN_LOOK_MS, LEAVE_MS = 200, 5, 300
-
-
-class World(Protocol):
-    """What a broker's process finds around it."""
-
-    @property
-    def now(self) -> Instant: ...
-
-    def later(self, life: "Life", when: Instant, action: Callable[[], None]) -> None:
-        """Have it done then; by a process that stands still, as soon as it goes on."""
-        ...
-
-    def push(self, life: "Life", peer: BrokerId, parts: list[bytes]) -> bool: ...
-
-    def to_coordinator(self, life: "Life", frame: bytes) -> None: ...
-
-    def noted(
-        self, life: "Life", kind: Kind, replica: Replica, values: tuple[Value, ...]
-    ) -> None: ...
-
-    def turned(self, life: "Life") -> None:
-        """A turn of its loop is over: look at everything."""
-        ...
 
 
 class Life:
@@ -102,14 +79,7 @@ class Life:
         self.waiting = Waiting(SimulatedAlarm(self, self._on_alarm).set)
         self.replicas = Replicas()
         self.configs = BrokerSettings(me, settings or {})
-        self.storage = SimulatedStorage(
-            disk,
-            me,
-            incarnation,
-            disk_generation=disk_generation,
-            directories=directories,
-            on_lost=self._on_directory_lost,
-        )
+        self.storage = self._make_storage(disk, disk_generation, directories)
         self.logs = self.storage.logs
         self.storage.open(log_settings({}, self.configs.given))
         self.machine = self._make_machine(shelf)
@@ -121,11 +91,34 @@ class Life:
             broker_settings=self.configs.given,
             on_trouble=lambda key, reason: self.troubles.append((key, reason)),
         )
-        stopped = stop_kind(self.logs)
-        self.link = Link(Me(CLUSTER, me, incarnation, "127.0.0.1", 9092 + me, stopped=stopped))
+        self.link = self._make_link()
         self.broker = self._make_broker()
         self.broker.groups.alarm = SimulatedAlarm(self, self.broker.groups.ring).set
+        self.transactions = SimulatedTransactions(self)
         self.dispatcher = Dispatcher(self.broker, routes())
+
+    def _make_storage(
+        self, disk: MemoryDisk, disk_generation: int, directories: int
+    ) -> SimulatedStorage:
+        return SimulatedStorage(
+            disk,
+            self.me,
+            self.incarnation,
+            disk_generation=disk_generation,
+            directories=directories,
+            on_lost=self._on_directory_lost,
+            loop=Loop(
+                lambda: self.world.now,
+                lambda when, action: self.world.later(self, when, action),
+                self._on_flushed,
+            ),
+        )
+
+    def _make_link(self) -> Link:
+        stopped, me = stop_kind(self.logs), self.me
+        kept = self.logs.kept()
+        said = Me(CLUSTER, me, self.incarnation, "127.0.0.1", 9092 + me, stopped=stopped, kept=kept)
+        return Link(said)
 
     def _make_machine(self, shelf: Shelf) -> Replication:
         return Replication(
@@ -168,6 +161,10 @@ class Life:
         give_up = self.storage.doubted(key, failure)
         if give_up is not None:
             self.world.later(self, self.world.now, give_up)
+
+    def _on_flushed(self, key: TopicPartition) -> None:
+        if (replica := self.replicas.get(key)) is not None and replica.by_flush:
+            self.machine.vouches(self.world.now, replica)
 
     def _on_directory_lost(self, keys: list[TopicPartition]) -> None:
         self.hosting.lost(self.world.now, keys)
@@ -212,16 +209,16 @@ class Life:
 
     def begin(self, client: Client, frame: bytes, on_end: Callable[[], None]) -> None:
         """A client's request; `on_end` where the connection ends instead."""
+        self.clients[client] = on_end  # also while it stands still: the kernel takes connections
 
         def take() -> None:
             if not self.serving or self.standing.is_lost():
-                on_end()
-                return
-            self.clients[client] = on_end
-            self.dispatcher.begin(client, memoryview(bytearray(frame)), self.world.now)
-            session = client.session
-            if session._ready or (session._slots and session._slots[0].pieces is not None):
-                client.answered()
+                self.end_connections()
+            elif client in self.clients:
+                self.dispatcher.begin(client, memoryview(bytearray(frame)), self.world.now)
+                session = client.session
+                if session._ready or (session._slots and session._slots[0].pieces is not None):
+                    client.answered()
 
         self.turn(take)
 
@@ -248,6 +245,8 @@ class Life:
             self.checkpoint()
         if self._ticks % TEND_TICKS == 0:
             self._tend()
+            self.hosting.settle_policies(self.world.now, self.link.image)
+            self.storage.write_kept()
 
     def flush(self) -> None:
         """Everything is on stable storage, as after a round of the flusher."""
@@ -375,6 +374,7 @@ class Life:
         self.machine.image_changed(now, image)
         self._tend()
         self.broker.groups.image_changed(now, changes)
+        self.transactions.service.image_changed(now)
 
     def _tend(self) -> None:
         told = self.hosting.tend(self.world.now, self.link.image)
@@ -388,11 +388,13 @@ class Life:
         self.standing.registered(epoch)
         self.storage.heard(of_all=self.hosting.has_told_all(self.link.image))
         self.machine.registered(self.world.now, epoch)
+        self.transactions.service.registered(self.world.now)
         self.serving = not self.stopping
 
     def _on_lost(self, epoch: Offset) -> None:
         del epoch
         self.machine.fenced(self.world.now)
         self.broker.groups.image_changed(self.world.now)
+        self.transactions.service.lost(self.world.now)
         self.serving = False
         self.end_connections()

@@ -1,5 +1,5 @@
-"""A whole cluster in one thread: the brokers', the coordinator's and the pipes' own code on
-simulated time, pipes, disks and shared memory. All invariants are looked at after every turn.
+"""A whole cluster in one thread: the processes' and the pipes' own code on simulated time, pipes,
+disks and shared memory. All invariants are looked at after every turn.
 
 What a process cannot do here is be slower or faster than it is told; what it says and writes is
 what the real one would.
@@ -20,11 +20,15 @@ from harness.simulated_network import Network
 from harness.simulated_rings import Shelf
 from harness.simulated_time import Timeline
 from harness.simulated_topics import TopicRequests
+from harness.simulated_transactions import Ways
+from harness.simulated_transactor import Transactor
 from harness.simulated_truth import Witness
+from harness.simulated_world import Process
 from tidelog.coordinator.controller import front
 from tidelog.coordinator.controller.requests import BrokerLost, BrokerStarted
 from tidelog.kernel.ids import (
     COORDINATOR_ID,
+    TRANSACTIONS_ID,
     BrokerId,
     Epoch,
     Incarnation,
@@ -40,7 +44,6 @@ from tidelog.node.replica.replicas import Replica
 from tidelog.wire.control import IsrAltered, ToBroker, encode
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.metadata_records import PartitionChanged, PartitionView
-from tidelog.wire.replication import FROM_FOLLOWER, decode
 
 A, B, C, D = BrokerId(0), BrokerId(1), BrokerId(2), BrokerId(3)
 DEATH_KNOWN_MS = 1
@@ -72,6 +75,8 @@ class SimulatedCluster(TopicRequests):
         self.disks = {BrokerId(one): MemoryDisk() for one in range(brokers)}
         self.generations = dict.fromkeys(self.disks, 0)
         self.lives: dict[BrokerId, Life] = {}
+        self.transactions = Ways(self.network, self.lives)
+        self.transactor = Transactor(self)
         self.incarnations = dict.fromkeys(self.disks, 0)
         self._swept: dict[BrokerId, int] = {}
         self.notes: list[tuple[BrokerId, str, TopicPartition, Fields]] = []
@@ -83,8 +88,10 @@ class SimulatedCluster(TopicRequests):
             self._to_broker,
             self.witness.members,
         )
-        self.look_at_message: Callable[[BrokerId, BrokerId, list[bytes]], bool] = _all_pass
+        self.look_at_message: Callable[[BrokerId, BrokerId, list[bytes]], bool] = lambda *_: True
         """Told of each message between brokers as it arrives; False: it is lost."""
+        self.look_at_turn: Callable[[Life], None] = lambda _life: None
+        """Told of each turn of a broker's loop when it is over."""
         self.isr_outcomes: list[ErrorCode] = []
         """What the coordinator answered to leaders, on its way or there."""
         self.supervisor_is_silent = False
@@ -112,8 +119,8 @@ class SimulatedCluster(TopicRequests):
         while not true():
             assert self.timeline.step(until), f"not within {within_ms} ms"
 
-    def later(self, life: Life, when: Instant, action: Callable[[], None]) -> None:
-        self.timeline.at(when, lambda: life.turn(action))
+    def later(self, process: Process, when: Instant, action: Callable[[], None]) -> None:
+        self.timeline.at(when, lambda: process.turn(action))
 
     # -- lives
 
@@ -135,7 +142,8 @@ class SimulatedCluster(TopicRequests):
         self.coordinator.tell(BrokerStarted(broker, life.incarnation))
         life.start()
         self.network.awake(broker)
-        self._connect(life)
+        self.connect(life)
+        self.transactions.connect(life)
         return life
 
     def kill(self, broker: BrokerId) -> None:
@@ -180,6 +188,7 @@ class SimulatedCluster(TopicRequests):
 
     def _ended(self, life: Life) -> None:
         life.alive = False
+        self.transactions.ended(life)
         self.network.died(life.me)
         self.timeline.after(DEATH_KNOWN_MS, partial(self._tell_lost, life))
         self.timeline.after(0.1, life.end_connections)
@@ -215,27 +224,34 @@ class SimulatedCluster(TopicRequests):
                 life = self.lives.get(broker)
                 told = BrokerLost if life is None or life.paused else BrokerStarted
                 self.coordinator.tell(told(broker, Incarnation(incarnation)))
-        for life in list(self.lives.values()):
-            self._connect(life)
+        for process in self._connected():
+            self.connect(process)
 
     def kill_coordinator(self) -> None:
         self.coordinator.kill()
         self.network.died(COORDINATOR_ID)
-        for life in list(self.lives.values()):
-            life.connection = 0
-            life.turn(partial(life.link_step, link.Disconnected()))
+        for process in self._connected():
+            process.connection = 0
+            process.turn(partial(process.link_step, link.Disconnected()))
 
-    def _connect(self, life: Life) -> None:
+    def connect(self, process: Process) -> None:
+        """To the coordinator."""
         if self.coordinator.front is None:
             return
         self._connections += 1
-        number = life.connection = self._connections
+        number = process.connection = self._connections
 
         def connected() -> None:
-            if life.connection == number:
-                life.link_step(link.Connected())
+            if process.connection == number:
+                process.link_step(link.Connected())
 
-        self.later(life, Instant(self.now + ms(0.1)), connected)
+        self.later(process, Instant(self.now + ms(0.1)), connected)
+
+    def _connected(self) -> list[Process]:
+        return [*self.lives.values(), *self.transactor.alive]
+
+    def _process(self, name: int) -> Process | None:
+        return self.lives.get(BrokerId(name)) or self.transactor.at(name)
 
     @property
     def image(self) -> MetadataImage:
@@ -267,46 +283,48 @@ class SimulatedCluster(TopicRequests):
         """The connection to the coordinator ends, and another one begins."""
         life.connection = 0
         life.turn(partial(life.link_step, link.Disconnected()))
-        self._connect(life)
+        self.connect(life)
 
     def push(self, life: Life, peer: BrokerId, parts: list[bytes]) -> bool:
         return self.network.push(life.me, peer, parts)
 
-    def to_coordinator(self, life: Life, frame: bytes) -> None:
-        message = (life.connection, f"{life.me}/{life.incarnation}".encode(), frame)
-        if not self.network.push(life.me, COORDINATOR_ID, message):
-            self.later(life, Instant(self.now + ms(100)), partial(life.link_step, link.Connected()))
+    def to_coordinator(self, process: Process, frame: bytes) -> None:
+        message = (process.connection, f"{process.me}/{process.incarnation}".encode(), frame)
+        if not self.network.push(process.me, COORDINATOR_ID, message):
+            again = Instant(self.now + ms(100))
+            self.later(process, again, partial(process.link_step, link.Connected()))
 
     def _to_broker(self, peer: bytes, message: ToBroker) -> None:
         if isinstance(message, IsrAltered):
             self.isr_outcomes += message.outcomes
         broker = BrokerId(int(peer.split(b"/")[0]))
-        life = self.lives.get(broker)
-        if life is None or peer != f"{broker}/{life.incarnation}".encode():
+        process = self._process(broker)
+        if process is None or peer != f"{broker}/{process.incarnation}".encode():
             return
-        if not self.network.push(COORDINATOR_ID, broker, (life.connection, encode(message))):
+        if not self.network.push(COORDINATOR_ID, broker, (process.connection, encode(message))):
             self.coordinator.step(front.PeerLost(peer))
 
     def _listens(self, process: int) -> bool:
         if process == COORDINATOR_ID:
             return self.coordinator.front is not None
-        life = self.lives.get(BrokerId(process))
-        return life is not None and not life.paused
+        known = self._process(process)
+        return self.transactions.is_scripted(process) or (known is not None and not known.paused)
 
     def _deliver(self, sender: int, to: int, message: Any) -> None:
         if to == COORDINATOR_ID:
             connection, peer, frame = message
-            life = self.lives.get(BrokerId(sender))
-            if life is not None and life.connection == connection:
+            process = self._process(sender)
+            if process is not None and process.connection == connection:
                 self.coordinator.step(front.Received(peer, frame))
-            return
-        life = self.lives[BrokerId(to)]
-        if sender == COORDINATOR_ID:
-            connection, frame = message
-            if connection == life.connection:
-                life.turn(lambda: life.link_step(link.Received(frame)))
-        elif self.look_at_message(BrokerId(sender), life.me, message):
-            life.received(message)
+        elif sender == COORDINATOR_ID:
+            (connection, frame), process = message, self._process(to)
+            assert process is not None
+            if connection == process.connection:
+                process.turn(partial(process.link_step, link.Received(frame)))
+        elif max(sender, to) >= TRANSACTIONS_ID:
+            self.transactions.deliver(sender, to, message)
+        elif self.look_at_message(BrokerId(sender), BrokerId(to), message):
+            self.lives[BrokerId(to)].received(message)
 
     # -- what a test decides
 
@@ -362,6 +380,7 @@ class SimulatedCluster(TopicRequests):
         kept = {log.name.key for log in life.logs} | life.logs.offline.keys()
         if self.witness.gone(life.me, life.incarnation, kept) or any(grew):
             self.witness.members(self.image)
+        self.look_at_turn(life)
 
     # -- what tests ask
 
@@ -379,16 +398,3 @@ class SimulatedCluster(TopicRequests):
         return life is not None and any(
             one.leader is not None for one in life.replicas if one.key == (topic, partition)
         )
-
-
-def _all_pass(_sender: BrokerId, _to: BrokerId, _parts: list[bytes]) -> bool:
-    return True
-
-
-def kinds(parts: list[bytes]) -> list[str]:
-    """What is said in a message, for tests that hold one kind back."""
-    return [type(message).__name__ for message, _ in decode(parts).entries]
-
-
-def is_from_follower(parts: list[bytes]) -> bool:
-    return isinstance(decode(parts).entries[0][0], FROM_FOLLOWER)

@@ -346,7 +346,9 @@ class History:
         if not all(cluster.lives[one].serving for one in everybody):
             return False
         leader = cluster.replica(view.leader, "t", partition).leader
-        if leader is None or set(leader.in_sync) != everybody:
+        if leader is None or leader.partition_epoch != view.partition_epoch:
+            return False
+        if set(leader.in_sync) != everybody:
             return False
         replicas = [cluster.replica(one, "t", partition) for one in view.replicas]
         ends = {one.log.end for one in replicas}

@@ -1,17 +1,33 @@
 """The log directories of a simulated broker, kept as its shell keeps them, but in no thread."""
 
 import errno
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from random import Random
+from typing import Any, NamedTuple
 
 from harness.controllers import CLUSTER
 from harness.log_batches import NOW_MS, flush
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.ids import BrokerId, Incarnation, TopicPartition, Uuid
+from tidelog.kernel.instant import Instant, ms
 from tidelog.node.log.directories import LogDirectories
 from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.kept import KeptFile
 from tidelog.node.log.ownership import Owner
+from tidelog.node.log.rounds import Round
 from tidelog.node.log.settings import LogSettings
+
+FLUSH_TAKES_MS = (0.1, 0.1, 0.3, 1.0, 20.0)
+
+
+class Loop(NamedTuple):
+    """What it needs of its broker's."""
+
+    now: Callable[[], Instant]
+    at: Callable[[Instant, Callable[[], None]], None]
+    """Have something done in a turn of its own, if the broker still lives."""
+    flushed: Callable[[TopicPartition], None]
 
 
 class SimulatedStorage:
@@ -26,8 +42,15 @@ class SimulatedStorage:
         disk_generation: int,
         directories: int,
         on_lost: Callable[[list[TopicPartition]], None],
+        loop: Loop,
     ) -> None:
         self._on_lost = on_lost
+        self._loop = loop
+        self._rng = Random(me << 16 | incarnation)
+        self._held: list[Callable[[], None]] | None = None
+        self._writing: set[LogDirectory] = set()
+        """What becomes of the file of kept logs is not known yet."""
+        self._under_way: dict[LogDirectory, Sequence[Callable[[], None]]] = {}
 
         def directory(number: int) -> LogDirectory:
             made = b"log%02d-%02d-%d" % (me, number, incarnation)
@@ -45,6 +68,53 @@ class SimulatedStorage:
 
     def open(self, defaults: LogSettings) -> None:
         self.logs.open(lambda _: defaults, NOW_MS)
+        for one in self.logs.working:
+            one.rounds.wake = partial(self._wake, one)
+
+    # -- rounds, as the shell's threads make them
+
+    def _wake(self, directory: LogDirectory, when: Instant) -> None:
+        at = max(when, self._loop.now())
+        self._loop.at(at, partial(self._begin, directory))
+
+    def _begin(self, directory: LogDirectory) -> None:
+        rounds = directory.rounds
+        work = rounds.begin(self._loop.now())
+        if work is None:
+            deadline = rounds.deadline
+            if not rounds.is_under_way and deadline is not None and deadline > self._loop.now():
+                self._wake(directory, deadline)
+            return
+        try:
+            under_way = [file.submit() for file in _files_of(work)]
+        except OSError as failure:
+            self._give_up(directory, failure)
+            return
+        takes = self._rng.choice(FLUSH_TAKES_MS) * self._rng.uniform(0.5, 1.5)
+        self._under_way[directory] = under_way
+        done = partial(self._end, directory, under_way)
+        self._loop.at(Instant(self._loop.now() + ms(takes)), done)
+
+    def hold(self) -> None:
+        """The disk does not answer: rounds begin and do not end."""
+        self._held = []
+
+    def let_go(self) -> None:
+        held, self._held = self._held or [], None
+        for end in held:
+            self._loop.at(self._loop.now(), end)
+
+    def _end(self, directory: LogDirectory, under_way: Sequence[Callable[[], None]]) -> None:
+        if self._held is not None:
+            self._held.append(partial(self._end, directory, under_way))
+            return
+        if directory.failure is not None:
+            return
+        for done in under_way:
+            done()
+        for log in directory.rounds.ended(self._loop.now()):
+            self._loop.flushed(log.name.key)
+        self._begin(directory)
 
     def without(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:
         """Those that may have been here once, and this life knows that it has not got."""
@@ -55,6 +125,8 @@ class SimulatedStorage:
     def flush(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Everything is on stable storage, as after a round of the flusher."""
         for one in self.logs.working:
+            for done in self._under_way.get(one, ()):
+                done()  # it took along what is noted as being flushed
             try:
                 for log in one:
                     flush(log)
@@ -80,6 +152,25 @@ class SimulatedStorage:
             except OSError as failure:
                 self.logs.fail(one, failure)
         self.look()
+
+    def write_kept(self) -> None:
+        """It takes its time, as everything that is synced."""
+        for one in self.logs.working:
+            if one not in self._writing:
+                file = one.take_kept()
+                if file is not None:
+                    self._writing.add(one)
+                    when = Instant(self._loop.now() + ms(self._rng.uniform(0.5, 20.0)))
+                    self._loop.at(when, partial(self._write_kept, one, file))
+
+    def _write_kept(self, directory: LogDirectory, file: KeptFile) -> None:
+        self._writing.discard(directory)
+        if directory.failure is None:
+            try:
+                file.write()
+                directory.kept.ended(well=True)
+            except OSError as failure:
+                self._give_up(directory, failure)
 
     def close_clean(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         for one in self.logs.working:
@@ -109,3 +200,7 @@ class SimulatedStorage:
             for directory in failed:
                 self._on_lost(directory.keys())
             self.logs.write_marks()
+
+
+def _files_of(work: Round) -> list[Any]:
+    return [file for chain in (*work.chains, work.last) for file in chain]

@@ -133,6 +133,8 @@ class Witness:
         self.truths: dict[TopicPartition, Truth] = {}
         self.is_strict = True
         """Whether whatever is committed must stay: not where an unclean election is wanted."""
+        self.unwatched: set[str] = set()
+        """Topics that replicas compact, each in its own time."""
 
     def truth(self, key: TopicPartition) -> Truth:
         found = self.truths.get(key)
@@ -197,6 +199,8 @@ class Witness:
 
     def look(self, broker: BrokerId, life: Incarnation, replica: Replica) -> bool:
         """Whether the truth grew by it."""
+        if replica.topic in self.unwatched:
+            return False
         truth, log = self.truth(replica.key), replica.log
         copy = self.copy(replica.key, broker)
         copy.see(log)

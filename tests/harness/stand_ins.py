@@ -2,7 +2,7 @@
 
 Such a broker speaks no Kafka: it ends each connection at once.
 
-STAND_IN_BROKER and STAND_IN_COORDINATOR name a way to misbehave:
+STAND_IN_BROKER, STAND_IN_COORDINATOR and STAND_IN_TRANSACTIONS name a way to misbehave:
 refuses (says why it cannot start), dies (ends before it is ready), ignores (SIGTERM), silent (its
 heartbeat stops once it is ready), crashes (ends by itself 50 ms after it was ready).
 STAND_IN_FORK=late: the supervisor learns of a broker it forked only when that has ended.
@@ -85,6 +85,19 @@ def run_coordinator(launch: CoordinatorLaunch) -> int:
         return code
 
 
+def run_transactions(launch: Launch) -> int:
+    with Board.open(board_name(launch.run_id)) as board:
+        slot = board.writer(launch.board_slot)
+        slot.begin(
+            role=Role.TRANSACTION_COORDINATOR,
+            process_id=0,
+            pid=os.getpid(),
+            incarnation=launch.incarnation,
+        )
+        how = os.environ.get("STAND_IN_TRANSACTIONS", "")
+        return _live(launch, slot, how, lambda: time.sleep(BEAT_S))
+
+
 def _live(launch: Launch, slot: SlotWriter, how: str, beat: Callable[[], None]) -> int:
     """Until SIGTERM."""
     if how == "refuses":
@@ -126,5 +139,5 @@ def late_fork(fork: Callable[[child.Work], child.Forked]) -> Callable[[child.Wor
 if __name__ == "__main__":
     if os.environ.get("STAND_IN_FORK") == "late":
         vars(child)["fork"] = late_fork(child.fork)
-    entries.load = lambda: entries.Entries(run_broker, run_coordinator)
+    entries.load = lambda: entries.Entries(run_broker, run_coordinator, run_transactions)
     cli.main(sys.argv[1:])

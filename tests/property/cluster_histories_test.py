@@ -9,10 +9,12 @@ from random import Random
 import pytest
 
 from harness.simulated_histories import History
+from harness.simulated_power import PowerHistory
 from tidelog.kernel.ids import BrokerId
 
 PARTS = 4
 HISTORIES = 240
+DARK_HISTORIES = 80
 HISTORIES_NIGHTLY = 20_000
 ONCE_FAILED = [300_546, 400_144, 400_383, 811_516, 175]
 """A log that had lost its first segments was killed before it attached, and forgot it. The fourth:
@@ -35,6 +37,21 @@ def test_whatever_processes_and_pipes_do_nothing_committed_is_lost(
             History(seed).run()
         except Exception as failure:
             raise AssertionError(f"History({seed}).run()") from failure
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_power_loss_takes_no_more_than_the_flush_policy_says(part: int, *, nightly: bool) -> None:
+    """F1 to F3 of the guarantees: docs/durability.md has them in words."""
+    histories, first = DARK_HISTORIES, 0
+    if nightly:
+        histories, first = HISTORIES_NIGHTLY, Random().randrange(1 << 40)
+    for seed in range(first + part, first + histories, PARTS):
+        try:
+            PowerHistory(seed).run()
+        except Exception as failure:
+            raise AssertionError(f"PowerHistory({seed}).run()") from failure
 
 
 @pytest.mark.parametrize("seed", ONCE_FAILED)

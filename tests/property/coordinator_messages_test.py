@@ -8,12 +8,18 @@ from hypothesis import strategies as st
 
 from tidelog.coordinator.controller.forwarding import Forwarded
 from tidelog.kernel.failures import CorruptError
-from tidelog.wire import control, metadata_records
+from tidelog.wire import control, metadata_records, transactions
 from tidelog.wire.errors import WireError
 
 KINDS = [
     kind
-    for union in (metadata_records.MetadataRecord, control.ToCoordinator, control.ToBroker)
+    for union in (
+        metadata_records.MetadataRecord,
+        control.ToCoordinator,
+        control.ToBroker,
+        transactions.ToTransactions,
+        transactions.FromTransactions,
+    )
     for kind in get_args(union)
 ]
 VALUES = st.one_of([st.from_type(kind) for kind in KINDS])
@@ -35,6 +41,8 @@ READERS: list[Callable[[bytes], Any]] = [
     read_record,
     control.decode_to_coordinator,
     control.decode_to_broker,
+    transactions.decode_to_transactions,
+    transactions.decode_from_transactions,
     Forwarded.read,
 ]
 

@@ -6,6 +6,7 @@ forgets it at once, so that every request goes the general way.
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -14,13 +15,15 @@ from harness.mutation import mutated
 from harness.peers import Peer, change, replicated, shown
 from harness.produce_raw import batch_of
 from harness.raw import request_bytes
+from harness.transaction_bench import answer, end_transaction
 from tidelog.kernel.ids import Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api.produce_again import ProduceAgain
+from tidelog.node.api.produce_in_transaction import is_transactional
 from tidelog.node.net.client import Client, CloseConnectionError
 from tidelog.wire.codecs import Codec
-from tidelog.wire.errors import WireError
+from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.header import RequestHeader
 from tidelog.wire.messages.k00_produce import (
     API,
@@ -28,13 +31,15 @@ from tidelog.wire.messages.k00_produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from tidelog.wire.records import Origin
+from tidelog.wire.records import TRANSACTIONAL_BIT, Origin
 
 SEEDS = 6
-STEPS = 700
+STEPS = 1_400
 CONNECTIONS = 3
 START_MS = 1_700_000_000_000
 TOPICS = ("plain", "plain", "plain", "shared", "shared", "stamped", "packed", "compacted", "broken")
+NAMES = ("tx",) * 12 + ("", "another", "n" * 126, "n" * 127, "n" * 255, "n" * 400)
+CODES = (0,) * 8 + (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS)
 ODD_TOPICS = (min(INTERNAL_TOPICS), "nowhere", "long" * 40, "")
 
 
@@ -49,10 +54,14 @@ class Counting(ProduceAgain):
     """Knows how many it took."""
 
     taken = 0
+    of_transactions = 0
 
-    def begin(self, client: Client, frame: memoryview, now: Instant) -> bool:
-        taken = super().begin(client, frame, now)
+    def _take(
+        self, client: Client, shape: Any, number: int, records: memoryview, now: Instant
+    ) -> bool:
+        taken = super()._take(client, shape, number, records, now)
         self.taken += taken
+        self.of_transactions += taken and is_transactional(records)
         return taken
 
 
@@ -76,6 +85,8 @@ class Side:
         self.shared: Uuid = replicated(bench, "shared", shown(0, 1), min_in_sync=2)
         self.peer.follow(self.shared)
         self.changes = 0
+        self.answered: set[int] = set()
+        """Questions to the transaction coordinator that have their answer."""
         self.clients = [FakeClient() for _ in range(CONNECTIONS)]
 
     def ask(self, at: int, frame: bytes) -> str:
@@ -100,6 +111,24 @@ class Side:
         assert replica is not None
         return int(replica.log.end)
 
+    def answer_of_coordinator(self, draw: float, code: int) -> None:
+        """One of the questions that wait is answered."""
+        waiting = self.bench.transactions.done
+        open_ones = [at for at in range(len(waiting)) if at not in self.answered]
+        if open_ones:
+            at = open_ones[int(draw * len(open_ones))]
+            self.answered.add(at)
+            answer(self.bench, code, at)
+
+    def end_transaction(self, topic: str, producer_id: int, *, committed: bool) -> None:
+        replica = self.bench.broker.replicas.find(topic, 0)
+        known = None if replica is None else replica.log.producers.get(producer_id)
+        if replica is not None and replica.leader is not None:
+            epoch = 0 if known is None else known.epoch
+            end_transaction(
+                self.bench, topic, producer_id=producer_id, epoch=epoch, committed=committed
+            )
+
     def lose_or_find_in_sync(self, *in_sync: int) -> None:
         self.changes += 1
         change(self.bench, self.shared, shown(*in_sync, change=self.changes))
@@ -113,8 +142,9 @@ class Side:
         counters, waiting = bench.broker.counters, bench.broker.waiting.count
         frames = [[self._placeless(one) for one in client.frames()] for client in self.clients]
         closed = [client.closed for client in self.clients]
+        asked = [frame for _, frame in bench.transactions.forwarded]
         failures = [(key, self._placeless(text.encode())) for key, text in bench.failures]
-        return frames, closed, logs, repr(counters), waiting, failures
+        return frames, closed, logs, repr(counters), waiting, failures, asked
 
     def _placeless(self, said: bytes) -> bytes:
         """Errors of the disk name files; both folders' names are equally long."""
@@ -130,7 +160,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
-        self._sequence: dict[tuple[str, int], int] = {}
+        self._sequence: dict[tuple[str, int, int, int], int] = {}
         self._sent: list[bytes] = []
 
     def frame(self) -> bytes:
@@ -139,13 +169,16 @@ class History:
         if self._sent and random.random() < 0.15:
             frame = mutated(random.choice(self._sent), random)
             return frame if frame[:2] == b"\0\0" and len(frame) >= 8 else self._sent[-1]
+        if random.random() < 0.25:
+            return self._ordinary()
         odd = random.random() < 0.1
         topic = random.choice(ODD_TOPICS if odd else TOPICS)
         partition = (
             random.choice((0, 0, 0, 1)) if topic == "plain" else random.choice((0,) * 9 + (7,))
         )
+        transactional = random.random() < 0.2
         message = ProduceRequest(
-            transactional_id="tx" if random.random() < 0.02 else None,
+            transactional_id=random.choice(NAMES) if transactional else None,
             acks=2 if random.random() < 0.02 else random.choice((-1, -1, -1, 1, 1, 0)),
             timeout_ms=random.choice((5, 5, 5, 5, 50)),
             topic_data=[
@@ -153,7 +186,8 @@ class History:
                     name=topic,
                     partition_data=[
                         PartitionProduceData(
-                            index=partition, records=self._batch((topic, partition))
+                            index=partition,
+                            records=self._batch((topic, partition), transactional=transactional),
                         )
                     ]
                     * random.choice((1,) * 20 + (0, 2)),
@@ -161,22 +195,39 @@ class History:
             ]
             * random.choice((1,) * 20 + (0, 2)),
         )
-        version = random.choice((6, 7, 8, 9, 9, 9, 11, 11))
+        version = random.choice((6, 7, 8, 9, 9, 9, 11, 11, 12, 12))
         frame = request_bytes(API, version, message, random.randrange(2**31))[4:]
         self._sent = [*self._sent[-20:], frame]
         return frame
 
-    def _batch(self, key: tuple[str, int]) -> memoryview | None:
+    def _ordinary(self) -> bytes:
+        """As a producer in a transaction sends one after the other."""
+        key = (self._random.choice(("plain", "shared", "stamped")), 0)
+        data = PartitionProduceData(index=0, records=self._batch(key, transactional=True))
+        message = ProduceRequest(
+            transactional_id="tx",
+            acks=-1,
+            timeout_ms=5,
+            topic_data=[TopicProduceData(name=key[0], partition_data=[data])],
+        )
+        version = self._random.choice((8, 9, 11, 12))
+        return request_bytes(API, version, message, self._random.randrange(2**31))[4:]
+
+    def _batch(self, key: tuple[str, int], *, transactional: bool) -> memoryview | None:
         random = self._random
         if random.random() < 0.03:
             return random.choice((None, memoryview(b""), memoryview(bytes(61))))
         values = [bytes(random.choice((0, 1, 20, 100, 17_000)))] * random.choice((1, 1, 3))
         origin = Origin()
-        if random.random() < 0.5:
-            sequence = self._sequence.get(key, 0)
+        if transactional or random.random() < 0.5:
+            producer = random.choice((7, 7, 8)) if transactional else 5
+            epoch = random.choice((0,) * 80 + (1,))
+            place = (*key, producer, epoch)
+            sequence = self._sequence.get(place, 0)
             if random.random() < 0.8:
-                self._sequence[key] = sequence + len(values)
-            origin = Origin(5, 0, sequence)
+                self._sequence[place] = sequence + len(values)
+            odd = random.random() < 0.05
+            origin = Origin(producer, epoch, sequence, TRANSACTIONAL_BIT * (transactional ^ odd))
         batch = batch_of(
             *values,
             codec=random.choice((Codec.NONE,) * 6 + (Codec.LZ4, Codec.ZSTD)),
@@ -191,13 +242,23 @@ class History:
 
     def step(self, sides: list[Side]) -> None:
         """One event on both; its outcome must be the same."""
+        chance = self._random.random()
+        if chance < 0.15:
+            self._transactions(sides)
+        elif chance < 0.8:
+            self._ask(sides)
+        else:
+            self._happen(sides, chance)
+
+    def _ask(self, sides: list[Side]) -> None:
+        at, frame = self._random.randrange(CONNECTIONS), self.frame()
+        said = [side.ask(at, frame) for side in sides]
+        assert said[0] == said[1], frame.hex()
+        if self._random.random() < 0.7:
+            self._word(sides)
+
+    def _happen(self, sides: list[Side], chance: float) -> None:
         random = self._random
-        chance = random.random()
-        if chance < 0.8:
-            at, frame = random.randrange(CONNECTIONS), self.frame()
-            said = [side.ask(at, frame) for side in sides]
-            assert said[0] == said[1], frame.hex()
-            return
         in_sync = random.choice(((0,), (0, 1), (0, 1)))
         retiring = random.random() < 0.2
         end = random.randrange(sides[0].end_of_shared() + 1)
@@ -212,6 +273,22 @@ class History:
             else:
                 side.bench.broker.replicas.retiring = retiring
 
+    def _transactions(self, sides: list[Side]) -> None:
+        """The coordinator says a word, or ends something."""
+        random = self._random
+        if random.random() < 0.7:
+            self._word(sides)
+            return
+        topic, producer = random.choice(TOPICS[:-1]), random.choice((7, 8))
+        committed = random.random() < 0.5
+        for side in sides:
+            side.end_transaction(topic, producer, committed=committed)
+
+    def _word(self, sides: list[Side]) -> None:
+        draw, code = self._random.random(), self._random.choice(CODES)
+        for side in sides:
+            side.answer_of_coordinator(draw, code)
+
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_both_ways_answer_and_do_the_same(tmp_path: Path, seed: int) -> None:
@@ -222,4 +299,5 @@ def test_both_ways_answer_and_do_the_same(tmp_path: Path, seed: int) -> None:
         assert short.seen() == general.seen(), f"seed {seed}, step {step}"
     assert short.files() == general.files()
     assert isinstance(short.way, Counting)
-    assert short.way.taken > STEPS // 15, "too few went the short way"
+    assert short.way.taken > STEPS // 20, "too few went the short way"
+    assert short.way.of_transactions > STEPS // 700, "too few of transactions did"

@@ -36,12 +36,12 @@ def _run_all(seeds: range) -> None:
 
 def _takes_any(_: Hosting, image: MetadataImage, log: Log) -> bool:
     """A log is the topic's that has its name, whoever it was made for."""
-    return log.topic in image.names
+    return log.name.topic in image.names
 
 
 def _takes_unknown(_: Hosting, image: MetadataImage, log: Log) -> bool:
     """A log that forgot whose it is belongs to the topic that has its name."""
-    topic = image.names.get(log.topic)
+    topic = image.names.get(log.name.topic)
     return topic is not None and log.name.topic_id in {topic.id, ZERO_UUID}
 
 

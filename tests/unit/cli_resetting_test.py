@@ -1,5 +1,6 @@
 """Where a group shall go on reading: goals, bounds, times, durations and the file."""
 
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -69,6 +70,25 @@ def test_a_time_without_a_zone_is_local_and_said() -> None:
     assert said == f"2026-01-31T12:00 has no zone: it is taken as local, {local.isoformat()}"
     with pytest.raises(ResettingError, match="is no time"):
         moment_ms("soon")
+
+
+@pytest.mark.parametrize(
+    ("zone", "minutes"), [("Asia/Kolkata", 330), ("America/St_Johns", -210), ("UTC", 0)]
+)
+def test_local_is_where_the_machine_stands(
+    monkeypatch: pytest.MonkeyPatch, zone: str, minutes: int
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        at_ms, said = moment_ms("2026-01-31T12:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    noon = datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()
+    assert at_ms == (noon - 60 * minutes) * 1000
+    sign, (hours, rest) = "-" if minutes < 0 else "+", divmod(abs(minutes), 60)
+    assert said.endswith(f"2026-01-31T12:00:00{sign}{hours:02}:{rest:02}")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,9 @@ from tidelog.tools.completing import (
 from tidelog.tools.describing import EXIT_CODES, describe_all
 
 ABOUT_PROCESSES = {"up", "down", "status", "broker", "coordinator", "logs", "log"} | {
+    "txn-coordinator",
+    "chaos",
+    "disk",
     "timeline",
     "why",
     "completion",

@@ -138,23 +138,6 @@ def test_without_acks_nobody_is_waited_for() -> None:
     assert producer.take_results() == [Delivered(ZERO, Offset(-1), 1)]
 
 
-@pytest.mark.parametrize("word", ["commit", "abort"])
-def test_a_transaction_adds_its_partitions_and_ends(word: str) -> None:
-    cluster = ToyCluster()
-    client = client_of(cluster)
-    producer = write(client, b"a", settings=ProducerSettings(transactional_id="x"))
-    getattr(producer, word)()
-    assert cluster.done[-2:] == [word, "EndTxn"] or cluster.done[-2:] == ["EndTxn", word]
-    assert cluster.done.index("AddPartitionsToTxn") < cluster.done.index("Produce")
-
-
-def test_a_transaction_of_nothing_is_not_ended() -> None:
-    cluster = ToyCluster()
-    producer = write(client_of(cluster), settings=ProducerSettings(transactional_id="x"))
-    producer.commit()
-    assert "EndTxn" not in cluster.done
-
-
 @pytest.mark.parametrize(("asked", "found"), [(0, 2), (99, 3)])
 def test_a_position_that_is_not_there_becomes_the_nearest(asked: int, found: int) -> None:
     cluster = ToyCluster()

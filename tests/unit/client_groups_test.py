@@ -4,16 +4,20 @@ from typing import Any
 
 import pytest
 
-from harness.plans import by_api, drive, metadata, view_of
+from harness.plans import Reply, by_api, drive, metadata, view_of
 from tidelog.clients.admin.consumer_protocol import assigned_partitions
-from tidelog.clients.admin.group_offsets import commit_offsets, committed_offsets
+from tidelog.clients.admin.group_offsets import (
+    commit_offsets,
+    committed_offsets,
+    unstable_offsets,
+)
 from tidelog.clients.admin.groups import (
     DescribedGroup,
     delete_group,
     describe_group,
     list_groups,
 )
-from tidelog.clients.asking import Cause, Pause
+from tidelog.clients.asking import Call, Cause, Pause
 from tidelog.clients.failures import UnsupportedError
 from tidelog.kernel.ids import Partition
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -191,6 +195,53 @@ def test_offsets_that_may_not_be_seen_are_refused(answer: object) -> None:
     with pytest.raises(Rejected):
         drive(
             committed_offsets(view_of(0), "g"), by_api(FindCoordinator=AT_ZERO, OffsetFetch=answer)
+        )
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["newest", "old-cluster"])
+def test_offsets_that_an_open_transaction_has_committed_are_unstable(*, old: bool) -> None:
+    asked: list[k09.OffsetFetchRequest] = []
+    codes = {0: ErrorCode.NONE, 1: ErrorCode.UNSTABLE_OFFSET_COMMIT}
+
+    def answer(call: Call) -> Reply:
+        if call.ask.api.name == "FindCoordinator":
+            return AT_ZERO
+        asked.append(call.ask.message)
+        if old:
+            rows = [
+                k09.OffsetFetchResponsePartition(partition_index=at, error_code=code)
+                for at, code in codes.items()
+            ]
+            topic = k09.OffsetFetchResponseTopic(name="t", partitions=rows)
+            return k09.OffsetFetchResponse(topics=[topic])
+        newest = [
+            k09.OffsetFetchResponsePartitions(partition_index=at, error_code=code)
+            for at, code in codes.items()
+        ]
+        topics = [k09.OffsetFetchResponseTopics(name="t", partitions=newest)]
+        return k09.OffsetFetchResponse(groups=[k09.OffsetFetchResponseGroup(topics=topics)])
+
+    places = [("t", Partition(0)), ("t", Partition(1))]
+    assert drive(unstable_offsets(view_of(0), "g", places), answer) == {("t", 1)}
+    (request,) = asked
+    assert request.require_stable
+    assert request.topics is not None
+    assert [(one.name, one.partition_indexes) for one in request.topics] == [("t", [0, 1])]
+    (group,) = request.groups
+    assert group.topics is not None
+    assert [(one.name, one.partition_indexes) for one in group.topics] == [("t", [0, 1])]
+
+
+def test_of_no_partition_nobody_is_asked() -> None:
+    assert drive(unstable_offsets(view_of(0), "g", []), by_api()) == set()
+
+
+def test_unstable_offsets_that_may_not_be_seen_are_refused() -> None:
+    refused = fetched(code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(Rejected):
+        drive(
+            unstable_offsets(view_of(0), "g", [("t", Partition(0))]),
+            by_api(FindCoordinator=AT_ZERO, OffsetFetch=refused),
         )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.clients.asking import Answered, Ask, Cause, Lost, Outcome, Ticket
+from tidelog.clients.asking import Answered, Ask, Cause, Features, Lost, Outcome, Ticket
 from tidelog.clients.session import Session
 from tidelog.clients.settings import ConnectionSettings
 from tidelog.kernel.instant import Instant, s
@@ -14,7 +14,11 @@ from tidelog.wire.messages.k00_produce import ProduceRequest
 from tidelog.wire.messages.k03_metadata import API as METADATA
 from tidelog.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
 from tidelog.wire.messages.k18_api_versions import API as API_VERSIONS
-from tidelog.wire.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.wire.messages.k18_api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from tidelog.wire.messages.k20_delete_topics import API as DELETE_TOPICS
 from tidelog.wire.messages.k20_delete_topics import DeleteTopicsRequest
 
@@ -135,6 +139,26 @@ def test_the_version_is_the_highest_that_both_speak_and_none_below_a_floor(
     (first,) = requests(session)
     feed(session, answer(API_VERSIONS, 4, first.correlation_id, versions(offered)))
     assert session.version_of(KNOWN[offered[0]], version_max) == expected
+
+
+def test_a_version_that_does_less_than_is_asked_is_as_good_as_none() -> None:
+    session = negotiated()
+    produce = ProduceRequest(acks=1, timeout_ms=1, topic_data=[])
+    assert session.ask(START, Ticket(1), Ask(PRODUCE, produce, version_min=9)) == []
+    (lost,) = session.ask(START, Ticket(2), Ask(PRODUCE, produce, version_min=10))
+    assert isinstance(lost, Lost)
+    assert lost.cause is Cause.UNSUPPORTED
+
+
+def test_what_the_cluster_can_do_is_heard_with_the_versions() -> None:
+    session = session_of()
+    assert session.features == Features()
+    (first,) = requests(session)
+    told = versions(*OFFERED)
+    told.finalized_features_epoch = 5
+    told.finalized_features = [FinalizedFeatureKey(name="f", max_version_level=2)]
+    feed(session, answer(API_VERSIONS, 4, first.correlation_id, told))
+    assert session.features == Features(5, {"f": 2})
 
 
 def test_an_api_that_the_broker_lacks_is_lost_at_once_and_the_session_lives() -> None:

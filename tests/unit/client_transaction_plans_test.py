@@ -95,11 +95,15 @@ def added(*codes: int) -> k24.AddPartitionsToTxnResponse:
 def test_partitions_join_a_transaction_once_the_last_one_is_over() -> None:
     answers = by_api(
         FindCoordinator=coordinator(1),
+        Metadata=metadata(0),
         AddPartitionsToTxn=[Cause.UNREACHABLE, added(51, 55), added(0, 0)],
     )
     pauses: list[Pause] = []
     drive(add_partitions(view_of(0), "x", Identity(9, 2), [ZERO, ONE]), answers, pauses)
-    assert [one.because for one in pauses] == ["unreachable", "transaction 'x' is not ready"]
+    assert [one.because for one in pauses] == [
+        "unreachable",
+        "transaction x: CONCURRENT_TRANSACTIONS",
+    ]
 
 
 def test_a_fenced_producer_cannot_join() -> None:

@@ -85,13 +85,12 @@ def correlation(frame: bytes) -> int:
     return int.from_bytes(frame[4:8], "big")
 
 
-def greet(sock: socket.socket) -> None:
-    """Answer the first request: what this broker offers."""
+def greet(sock: socket.socket, epoch: int = -1) -> None:
+    """Answer the first request: what this broker offers, and of which epoch its features are."""
     rows = [ApiVersion(api_key=key, min_version=0, max_version=9) for key in (0, 3, 18)]
     number = correlation(read_frame(sock))
-    pieces = encode_response(
-        API_VERSIONS, 4, number, ApiVersionsResponse(error_code=0, api_keys=rows)
-    )
+    answer = ApiVersionsResponse(error_code=0, api_keys=rows, finalized_features_epoch=epoch)
+    pieces = encode_response(API_VERSIONS, 4, number, answer)
     sock.sendall(joined(pieces))
 
 
@@ -122,6 +121,20 @@ def test_a_question_is_answered(transport: Transport, serve: Callable[[Served], 
     outcome = first(transport)
     assert isinstance(outcome, Answered)
     assert (outcome.ticket, outcome.message.controller_id) == (ticket, 4)
+
+
+def test_the_latest_word_on_what_the_cluster_can_do_counts(
+    transport: Transport, serve: Callable[[Served], Address]
+) -> None:
+    for told, known in ((7, 7), (9, 9), (8, 9)):
+
+        def broker(sock: socket.socket, epoch: int = told) -> None:
+            greet(sock, epoch)
+            answer_metadata(sock)
+
+        transport.ask(serve(broker), ASK)
+        first(transport)
+        assert transport.features.epoch == known
 
 
 def test_one_connection_serves_many_questions(

@@ -1,10 +1,12 @@
 """Lives of brokers: who is let in, who is fenced, and who leads afterwards."""
 
+import msgspec
 import pytest
 
 from harness.controllers import (
     CLUSTER,
     ONE,
+    THREE,
     TWO,
     Controlled,
     registering,
@@ -27,6 +29,7 @@ from tidelog.wire.metadata_records import (
     ControllerActivated,
     FeatureChanged,
     PartitionChanged,
+    StopKind,
 )
 
 
@@ -36,11 +39,12 @@ def test_the_first_controller_of_a_cluster_names_it_and_finalizes_its_features()
         ClusterCreated(CLUSTER),
         FeatureChanged("metadata.version", 27),
         FeatureChanged("group.version", 1),
+        FeatureChanged("transaction.version", 2),
         ControllerActivated(controlled.image.controller_epoch, Incarnation(1), "run-1"),
     ]
     assert controlled.image.finalized_features() == (
-        3,
-        {"metadata.version": 27, "group.version": 1},
+        4,
+        {"metadata.version": 27, "group.version": 1, "transaction.version": 2},
     )
 
 
@@ -58,19 +62,19 @@ def test_the_log_of_another_cluster_is_refused() -> None:
 
 def test_a_broker_s_epoch_is_the_offset_of_its_registration() -> None:
     controlled = Controlled()
-    assert controlled.ask(registering(ONE)) == BrokerRegistration(Offset(4))
-    assert isinstance(controlled.log[4], BrokerRegistered)
-    assert controlled.log[4].epoch == 4
+    assert controlled.ask(registering(ONE)) == BrokerRegistration(Offset(5))
+    assert isinstance(controlled.log[5], BrokerRegistered)
+    assert controlled.log[5].epoch == 5
 
 
 def test_a_broker_is_fenced_until_it_has_applied_its_registration() -> None:
     controlled = Controlled()
     controlled.ask(registering(ONE))
     assert not controlled.image.is_alive(ONE)
-    controlled.ask(BrokerApplied(ONE, Incarnation(1), Offset(3)))
-    assert not controlled.image.is_alive(ONE)
     controlled.ask(BrokerApplied(ONE, Incarnation(1), Offset(4)))
-    assert controlled.last_records == (BrokerUnfenced(ONE, Offset(4)),)
+    assert not controlled.image.is_alive(ONE)
+    controlled.ask(BrokerApplied(ONE, Incarnation(1), Offset(5)))
+    assert controlled.last_records == (BrokerUnfenced(ONE, Offset(5)),)
     assert controlled.image.alive() == [ONE]
 
 
@@ -180,3 +184,21 @@ def test_a_restarted_controller_of_the_same_run_leaves_brokers_alone() -> None:
     controlled = Controlled(ONE)
     controlled.ask(Activate(CLUSTER, Incarnation(9), "run-1"))
     assert controlled.image.alive() == [ONE]
+
+
+def test_after_a_power_loss_a_broker_keeps_its_places_where_it_says_that_it_lost_nothing() -> None:
+    controlled = Controlled(ONE, TWO, THREE)
+    configs: dict[str, str | None] = {"min.insync.replicas": "2"}
+    controlled.create(topic("t", partitions=2, replicas=3, configs=configs))
+    for broker in (TWO, THREE):
+        controlled.lose(broker)
+    made = controlled.image.names["t"]
+    eligible = [view.elr for view in made.partitions]
+    assert all(view.isr == (ONE,) for view in made.partitions)
+    gone = next(one for one in (TWO, THREE) if all(one in elr for elr in eligible))
+    kept = ((made.id, (1,)),)
+    request = registering(gone, 2, stopped=StopKind.POWER_LOSS)
+    controlled.ask(msgspec.structs.replace(request, kept=kept))
+    zero, one = controlled.image.names["t"].partitions
+    assert (gone in zero.elr, gone in zero.last_known) == (False, True)
+    assert (gone in one.elr, gone in one.last_known) == (True, False)

@@ -148,6 +148,22 @@ def test_settings_that_contradict_each_other_are_refused(controlled: Controlled)
     )
 
 
+def test_a_flush_policy_that_counts_on_a_limit_nobody_set_is_refused(
+    controlled: Controlled,
+) -> None:
+    said = "flush.policy counts on flush.messages, which sets no limit; set it too"
+    policy, limit = entry("flush.policy", "messages+bytes"), entry("flush.messages", "10")
+    assert refused(controlled, on("t", policy)) == (ErrorCode.INVALID_CONFIG, said)
+    alter(controlled, on("t", policy, limit))
+    alter(controlled, on("t", entry("retention.ms", "7")))
+    interval = entry("flush.policy", "interval")
+    code, detail = refused(controlled, on("", interval, kind=BROKER))
+    assert code == ErrorCode.INVALID_REQUEST
+    assert "flush.policy counts on flush.ms" in detail
+    alter(controlled, on("", interval, entry("log.flush.interval.ms", "5"), kind=BROKER))
+    assert controlled.image.broker_configs[""]["flush.policy"] == "interval"
+
+
 def test_a_contradiction_with_what_the_broker_says_is_refused() -> None:
     given = {"log.cleaner.max.compaction.lag.ms": "10"}
     controlled = Controlled(ONE, settings=ControllerSettings(broker=given))

@@ -2,10 +2,11 @@
 
 import pytest
 
-from harness.controllers import Controlled
+from harness.controllers import CLUSTER, Controlled
 from tidelog.coordinator.controller.features import update_features
-from tidelog.coordinator.controller.requests import UpdateFeatures
-from tidelog.node.metadata.features import METADATA_VERSION, Levels
+from tidelog.coordinator.controller.requests import Activate, UpdateFeatures
+from tidelog.kernel.ids import Incarnation
+from tidelog.node.metadata.features import METADATA_VERSION, TRANSACTION_VERSION, Levels
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k57_update_features import (
@@ -96,3 +97,19 @@ def test_the_controller_knows_the_features_of_this_program() -> None:
     request = UpdateFeaturesRequest(feature_updates=updates)
     reply = controlled.ask(UpdateFeatures(2, request))
     assert (getattr(reply, "error_code", None), controlled.last_records) == (0, ())
+
+
+def test_what_was_lowered_stays_so_under_the_next_controller() -> None:
+    controlled = Controlled()
+    for level, kind in ((0, SAFE), (1, UPGRADE)):
+        update = FeatureUpdateKey(
+            feature=TRANSACTION_VERSION, max_version_level=level, upgrade_type=kind
+        )
+        before, _ = controlled.image.finalized_features()
+        controlled.ask(UpdateFeatures(2, UpdateFeaturesRequest(feature_updates=[update])))
+        assert controlled.last_records == (FeatureChanged(TRANSACTION_VERSION, level),)
+        controlled.ask(Activate(CLUSTER, Incarnation(level + 2), "run-1"))
+        assert len(controlled.last_records) == 1, "of the controller alone"
+        epoch, levels = controlled.image.finalized_features()
+        assert levels[TRANSACTION_VERSION] == level
+        assert epoch > before, "clients believe the highest"

@@ -7,7 +7,8 @@ import pytest
 
 from harness.controllers import ONE, Controlled, replayed, topic
 from harness.log_batches import NOW_MS
-from harness.memory_disk import Inode, MemoryDirectory, MemoryDisk
+from harness.memory_disk import MemoryDirectory, MemoryDisk
+from harness.platter import Inode
 from tidelog.coordinator.controller.front import Append, SaveSnapshot
 from tidelog.coordinator.runtime.flushed import flushed_end
 from tidelog.coordinator.runtime.journal import Journal, Life, Loaded

@@ -40,6 +40,13 @@ def described(talk: Conversation) -> PartitionData:
     return partition
 
 
+def test_the_transaction_coordinator_is_no_observer_that_tools_know() -> None:
+    talk = two_brokers()
+    talk.start_observer(7)
+    talk.settle()
+    assert [one.replica_id for one in described(talk).observers] == [0, 1]
+
+
 def replica(broker: int, end: int, heard_ms: int, caught_up_ms: int) -> ReplicaState:
     return ReplicaState(
         replica_id=broker,

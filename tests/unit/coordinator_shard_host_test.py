@@ -11,6 +11,7 @@ from tidelog.node.runtime.shard_host import (
     GiveUpHeld,
     LogAppended,
     LogCommitted,
+    LogGrown,
     Refusal,
     Reply,
     Requested,
@@ -105,6 +106,18 @@ def test_a_commit_in_between_lets_only_the_earlier_replies_go() -> None:
     host.step(NOW, LogAppended(2, Offset(3)))
     assert host.step(NOW, LogCommitted(Offset(2))) == [says(1, "ok")]
     assert host.step(NOW, LogCommitted(Offset(3))) == [says(2, "ok")]
+
+
+def test_what_somebody_else_wrote_is_told_only_when_it_is_committed() -> None:
+    shard = Words()
+    host = ShardHost(shard)
+    host.step(NOW, asks(1, "a"))
+    host.step(NOW, LogAppended(1, Offset(1)))
+    shard.replay("b")
+    assert host.step(NOW, LogGrown(Offset(2))) == []
+    assert host.step(NOW, asks(2, "read")) == []
+    assert host.step(NOW, LogCommitted(Offset(1))) == [says(1, "ok")]
+    assert host.step(NOW, LogCommitted(Offset(2))) == [says(2, "a b")]
 
 
 def test_a_later_decision_answers_who_waited() -> None:

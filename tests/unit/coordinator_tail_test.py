@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from harness.controllers import ONE, Controlled, topic
-from harness.memory_disk import Inode, MemoryDirectory, MemoryDisk
+from harness.memory_disk import MemoryDirectory, MemoryDisk
+from harness.platter import Inode
 from tidelog.coordinator.controller.front import Append, SaveSnapshot
 from tidelog.coordinator.controller.settled import Caller, Settled, Settlements
 from tidelog.coordinator.runtime.journal import Journal, Life

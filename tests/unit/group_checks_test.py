@@ -3,10 +3,15 @@
 import struct
 
 from harness.group_checks import (
+    COOPERATIVE,
     Event,
     LoggedGroup,
-    log_of,
+    Owners,
+    differing,
+    failures,
+    logged_of,
     missing_commits,
+    not_committed,
     unprocessed,
     wrong_owners,
     wrong_reads,
@@ -49,6 +54,37 @@ def test_who_was_declared_dead_may_hear_of_it_late() -> None:
     assert owners(*given, ("a", "killed", []), ("b", "revoked", [0])) == []
 
 
+def test_a_partition_without_an_owner_or_with_two_and_a_member_without_any_are_found() -> None:
+    owners = Owners()
+    owners.see(Event(1, "a", "assigned", [0, 1]))
+    assert owners.is_shared(2, ["a"])
+    assert not owners.is_shared(3, ["a"]), "nobody has 2"
+    assert not owners.is_shared(2, ["a", "b"]), "b has nothing"
+    owners.see(Event(2, "b", "assigned", [1, 2]))
+    assert not owners.is_shared(3, ["a", "b"]), "both have 1"
+    owners.see(Event(3, "a", "revoked", [1]))
+    assert owners.is_shared(3, ["a", "b"])
+    owners.see(Event(4, "b", "killed"))
+    assert not owners.is_shared(3, ["a", "b"])
+    owners.see(Event(5, "c", "assigned", [1, 2]))
+    assert not owners.is_shared(3, ["a"]), "c is none of them"
+
+
+def test_what_a_client_did_not_get_over_is_found() -> None:
+    fine = [Event(1, "a", "began", "classic"), Event(2, "a", "poll", "no coordinator")]
+    assert [*failures(fine)] == []
+    assert [*failures([*fine, Event(3, "a", "failed", "at 7 of 0 is b'8'")])] == [
+        "a: at 7 of 0 is b'8'"
+    ]
+
+
+def test_replicas_that_differ_are_found() -> None:
+    assert [*differing([b"log", b"log", b"log"])] == []
+    assert [*differing([b"log", b"log", b"lo"])] == [
+        "the replicas' bytes differ: [3, 3, 2] of them"
+    ]
+
+
 READING = (
     Event(1, "a", "assigned", [0]),
     Event(2, "a", "read", [0, 0, 5]),
@@ -87,13 +123,13 @@ def test_a_commit_of_what_nobody_processed_is_found() -> None:
 # -- the log
 
 
-def classic(generation: int, **shares: list[int] | None) -> GroupRecord:
+def classic(generation: int, protocol: str = "range", **shares: list[int] | None) -> GroupRecord:
     """None: the member has not got its share yet."""
     members = tuple(
         GroupMember(f"id-{name}", None, name, "/127.0.0.1", 1, 1, b"", _assignment(share))
         for name, share in shares.items()
     )
-    return GroupRecord("g", GroupState("consumer", generation, "range", "id-a", 0, members))
+    return GroupRecord("g", GroupState("consumer", generation, protocol, "id-a", 0, members))
 
 
 def _assignment(share: list[int] | None) -> bytes:
@@ -107,13 +143,10 @@ def commit(member: str, offset: int) -> OffsetRecord:
     return OffsetRecord("g", "t", 0, CommittedOffset(offset, -1, member, 0))
 
 
-def logged(*records: codec.StoredRecord) -> LoggedGroup:
+def logged(*records: codec.StoredRecord, changes: bool = False) -> LoggedGroup:
     """By way of their bytes."""
     other = OffsetRecord("other", "t", 0, CommittedOffset(7, -1, "x", 0))
-    found = LoggedGroup()
-    for record in log_of("g", bytes(codec.batch_of([other, *records], 0))):
-        found.replay(record)
-    return found
+    return logged_of("g", bytes(codec.batch_of([other, *records], 0)), changes=changes)
 
 
 BOTH = (classic(1, a=None, b=None), classic(1, a=[0], b=[1]))
@@ -157,6 +190,13 @@ def test_an_acknowledged_commit_that_is_not_in_the_log_is_found() -> None:
     assert missing == "G3: a's commit 5 of 0 is not in the log"
 
 
+def test_a_log_that_does_not_end_where_the_producer_did_is_found() -> None:
+    log = logged(*BOTH, commit("a", 5))
+    assert [*not_committed(log, [5])] == []
+    assert [*not_committed(log, [6])] == ["G3: {0: 5} is committed, [6] was produced"]
+    assert [*not_committed(log, [5, 0])] == ["G3: {0: 5} is committed, [5, 0] was produced"]
+
+
 def epoch(number: int) -> ConsumerRecord:
     value = ConsumerGroupMetadataValue(epoch=number)
     return ConsumerRecord(ConsumerGroupMetadataKey(group="g"), value)
@@ -196,3 +236,23 @@ def test_a_partition_of_the_consumer_protocol_is_given_when_it_was_given_up() ->
 def test_an_epoch_that_does_not_rise_or_that_no_group_has_is_found() -> None:
     assert logged(*JOINED, epoch(2)).wrong == ["G2: 2 after 2"]
     assert logged(*JOINED, has("a", 3, [0, 1], [])).wrong == ["G2: a member of 3 in 2"]
+
+
+def test_who_left_just_before_the_protocol_changed_has_nothing_any_more() -> None:
+    taken_back, b_came = GroupRecord("g", None), [epoch(2), named("b"), has("b", 2, [0, 1], [])]
+    moved = logged(classic(1, a=None), classic(1, a=[0]), taken_back, *b_came, changes=True)
+    assert moved.wrong == []
+    both_came = [*b_came, named("a"), has("a", 2, [0], [])]
+    two = logged(classic(1, a=None), classic(1, a=[0]), taken_back, *both_came, changes=True)
+    assert two.wrong == ["G1: 0 is of b and a in 2"]
+
+
+def test_who_gives_up_in_the_cooperative_way_may_commit_until_another_has_it() -> None:
+    told = [classic(1, COOPERATIVE, a=[0], b=[])]
+    told += [classic(2, COOPERATIVE, a=None, b=None), classic(2, COOPERATIVE, a=[], b=[1])]
+    assert logged(*told, commit("a", 5)).wrong == []
+    (wrong,) = logged(*told, commit("b", 5)).wrong
+    assert wrong == "G1: b committed 0 at 5 in 2, of ['a']"
+    given = (classic(3, COOPERATIVE, a=None, b=None), classic(3, COOPERATIVE, a=[], b=[0, 1]))
+    (wrong,) = logged(*told, *given, commit("a", 5)).wrong
+    assert wrong == "G1: a committed 0 at 5 in 3, of ['b']"

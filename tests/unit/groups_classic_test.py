@@ -208,9 +208,9 @@ def test_groups_are_listed_by_state_and_type(bench: GroupBench) -> None:
     Client(bench, "pending").get_id()
     commit(bench, "simple", {"t": [1]})
     rows = {
-        "simple": ("simple", "", "Empty", "Classic"),
-        "pending": ("pending", "", "Empty", "Classic"),
-        "stable": ("stable", "consumer", "Stable", "Classic"),
+        "simple": ("simple", "", "Empty", "classic"),
+        "pending": ("pending", "", "Empty", "classic"),
+        "stable": ("stable", "consumer", "Stable", "classic"),
     }
     assert listed(bench) == [rows["pending"], rows["simple"], rows["stable"]]
     assert listed(bench, ("stable",)) == [rows["stable"]]

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from harness.consumer_groups import Client, GroupOverLog, TopicsInMemory, settle, topic_id
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat
 from tidelog.node.groups.records_consumer import MemberState
-from tidelog.node.groups.requests import Who
+from tidelog.node.groups.requests import OffsetToCommit, Who
 from tidelog.wire.errors import ErrorCode, Rejected
 
 JOIN = ConsumerHeartbeat(
@@ -249,19 +249,58 @@ def test_a_full_group_takes_nobody() -> None:
     assert refusal(Client(group, "b", "t").beat) == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_offsets_are_committed_and_fetched_in_the_members_epoch_only() -> None:
+def test_offsets_are_committed_and_fetched_in_the_members_epoch() -> None:
     group = group_of(t=1)
     of = group.group
-    of.check_commit(group.now, Who("", None, -1))
+    of.check_commit(group.now, Who("", None, -1), of_t(0))
     Client(group, "a", "t").beat()
-    of.check_commit(group.now, Who("a", None, 1))
+    of.check_commit(group.now, Who("a", None, 1), of_t(0, 1))
     of.check_fetch("a", 1)
     of.check_fetch(None, -1)
     stale, unknown = ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID
-    assert refusal(of.check_commit, group.now, Who("a", None, 0)) == stale
-    assert refusal(of.check_commit, group.now, Who("", None, -1)) == unknown
+    assert refusal(of.check_commit, group.now, Who("a", None, 0), of_t(0)) == stale
+    assert refusal(of.check_commit, group.now, Who("", None, -1), of_t(0)) == unknown
     assert refusal(of.check_fetch, "a", 2) == stale
     assert refusal(of.check_fetch, "b", 1) == unknown
+
+
+def of_t(*partitions: int) -> tuple[OffsetToCommit, ...]:
+    return tuple(OffsetToCommit("t", topic_id("t"), one, 5, -1, "") for one in partitions)
+
+
+def test_an_older_epoch_may_still_commit_what_the_member_has_had_since_then() -> None:
+    group = group_of(t=1)
+    one = Client(group, "a", "t")
+    one.beat()
+    group.topics.set(t=2)
+    one.beat()
+    assert group.group.log.members["a"].assigned == {topic_id("t"): {0: 1, 1: 2}}
+
+    def commit(epoch: int, *partitions: int) -> None:
+        group.group.check_commit(group.now, Who("a", None, epoch), of_t(*partitions))
+
+    commit(1, 0)
+    commit(2, 0, 1)
+    stale = ErrorCode.STALE_MEMBER_EPOCH
+    assert refusal(commit, 1, 1) == stale, "somebody else may have had it then"
+    assert refusal(commit, 1, 0, 1) == stale, "all or nothing"
+    assert refusal(commit, 0, 0) == stale
+    assert refusal(commit, 1, 7) == stale
+    assert refusal(commit, 3, 0) == stale
+
+
+def test_what_is_to_be_given_up_may_be_committed_until_it_is() -> None:
+    group = group_of(t=2)
+    one, two = Client(group, "a", "t"), Client(group, "b", "t")
+    one.beat()
+    two.beat()
+    given_up = set(one.uses)
+    one.beat()
+    (gone,) = given_up - one.uses
+    group.group.check_commit(group.now, Who("a", None, 1), of_t(gone[1]))
+    one.beat()
+    late = (group.now, Who("a", None, 1), of_t(gone[1]))
+    assert refusal(group.group.check_commit, *late) == ErrorCode.STALE_MEMBER_EPOCH
 
 
 @pytest.mark.parametrize("compacted", [False, True])

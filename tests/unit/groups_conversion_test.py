@@ -1,5 +1,5 @@
 """The consumer protocol at a broker's handlers, and groups that change from one protocol to the
-other: an empty one silently, one with members not."""
+other while they are empty: silently."""
 
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def test_a_member_is_given_its_partitions_and_the_group_is_described(bench: Grou
     group = described(bench)
     assert (group.group_state, group.group_epoch, group.assignor_name) == ("Stable", 1, "uniform")
     assert [one.topic_name for one in group.members[0].assignment.topic_partitions] == ["t"]
-    assert listed(bench) == [("g", "consumer", "Stable", "Consumer")]
+    assert listed(bench) == [("g", "consumer", "Stable", "consumer")]
 
 
 def test_who_joins_in_version_0_is_given_an_id(bench: GroupBench) -> None:
@@ -97,13 +97,11 @@ def test_a_new_leader_of_the_partition_knows_the_group(bench: GroupBench) -> Non
 def test_an_empty_classic_group_becomes_one_of_the_consumer_protocol(bench: GroupBench) -> None:
     client = Client(bench)
     join_classic(client)
-    refused = heartbeat(bench, 0)
-    assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert "members of the classic protocol" in refused.error_message
     assert commit_as(bench, client.member_id, client.generation) == 0
     assert client.leave() == 0
-    assert heartbeat(bench, 0).error_code == 0
-    assert listed(bench) == [("g", "consumer", "Stable", "Consumer")]
+    answer = heartbeat(bench, 0)
+    assert (answer.error_code, answer.member_epoch) == (0, client.generation + 2), "it counts on"
+    assert listed(bench) == [("g", "consumer", "Stable", "consumer")]
     assert fetch_offsets(bench, "g", t=1) == {("t", 0): 5}
     elected_again(bench, epoch=1)
     bench.load()
@@ -113,18 +111,33 @@ def test_an_empty_classic_group_becomes_one_of_the_consumer_protocol(bench: Grou
 def test_an_empty_group_of_the_consumer_protocol_becomes_classic(bench: GroupBench) -> None:
     heartbeat(bench, 0)
     assert commit_as(bench, "m", 1) == 0
-    client = Client(bench)
-    code = client.start_joining().answer().error_code
-    assert code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     heartbeat(bench, -1)
+    client = Client(bench)
     join_classic(client)
-    assert listed(bench) == [("g", "consumer", "Stable", "Classic")]
+    assert client.generation == 3, "the member left in epoch 2"
+    assert listed(bench) == [("g", "consumer", "Stable", "classic")]
     assert described(bench).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert heartbeat(bench, 1).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert fetch_offsets(bench, "g", t=1) == {("t", 0): 5}
     elected_again(bench, epoch=1)
     bench.load()
-    assert listed(bench) == [("g", "consumer", "Stable", "Classic")]
+    assert listed(bench) == [("g", "consumer", "Stable", "classic")]
+
+
+def test_a_group_that_changes_while_it_is_empty_never_gives_a_number_twice(
+    bench: GroupBench,
+) -> None:
+    heartbeat(bench, 0)
+    heartbeat(bench, -1)
+    client = Client(bench)
+    client.get_id()
+    elected_again(bench, epoch=1)
+    bench.load()
+    assert heartbeat(bench, 0).member_epoch == 3
+    heartbeat(bench, -1)
+    again = Client(bench)
+    join_classic(again)
+    assert again.generation == 5
 
 
 def test_a_group_has_its_own_heartbeat_interval(bench: GroupBench) -> None:

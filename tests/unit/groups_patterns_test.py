@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.node.groups.pattern_syntax import PatternError
+from tidelog.node.groups.pattern_syntax import Alphabet, PatternError
 from tidelog.node.groups.patterns import Pattern
 
 NAMES = ["a", "b", "ab", "aab", "abc", "orders", "orders-eu", "Orders.1", "x_y", "__a", "a" * 249]
@@ -46,6 +46,31 @@ NAMES = ["a", "b", "ab", "aab", "abc", "orders", "orders-eu", "Orders.1", "x_y",
 def test_a_whole_name_matches_or_does_not(text: str, matched: set[str]) -> None:
     pattern = Pattern(text)
     assert {name for name in NAMES if pattern.matches(name)} == matched
+
+
+IDS = ["app:0/1", "app 1", "Äpfel", "äpfel", "Лидия", "x\ty", "app-0_1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "matched"),
+    [
+        ("app.*", {"app:0/1", "app 1", "app-0_1"}),
+        (r"app\W.*", {"app:0/1", "app 1", "app-0_1"}),
+        (r"app\s1", {"app 1"}),
+        (r"x[[:blank:]]y", {"x\ty"}),
+        (r"[^[:ascii:]].*", {"Äpfel", "äpfel", "Лидия"}),
+        (r"\p{Latin}+", {"Äpfel", "äpfel"}),
+        (r"\p{Lu}\pL*", {"Äpfel", "Лидия"}),
+        ("(?i)ÄPFEL", {"Äpfel", "äpfel"}),
+        ("[д-яД-Я]+", {"Лидия"}),
+        ("app[:-;]0/1", {"app:0/1"}),
+        (r"app\PL.*", {"app:0/1", "app 1", "app-0_1"}),
+        ("[[:punct:][:alnum:]]+", {"app:0/1", "app-0_1"}),
+    ],
+)
+def test_names_may_be_of_any_alphabet(text: str, matched: set[str]) -> None:
+    pattern = Pattern(text, Alphabet.of(IDS))
+    assert {name for name in IDS if pattern.matches(name)} == matched
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,16 @@ import pytest
 
 from tidelog.kernel.ids import Uuid
 from tidelog.node.groups import codec
-from tidelog.node.groups.offsets import Offsets
 from tidelog.node.groups.records import (
     CommittedOffset,
     GroupMember,
     GroupRecord,
     GroupState,
     OffsetRecord,
+    PendingOffset,
 )
 from tidelog.wire.errors import WireError
+from tidelog.wire.records import iterate_records, read_header
 
 TOPIC_ID = Uuid(bytes(range(16)))
 KEY = bytes.fromhex("0001 0001 67 0001 74 00000003")
@@ -94,28 +95,18 @@ def test_bytes_that_are_no_record_are_told_from_one(key: bytes, value: bytes | N
         codec.read(key, value)
 
 
-def pending(offset: int, topic: str = "t") -> OffsetRecord:
-    return OffsetRecord("g", topic, 0, CommittedOffset(offset, -1, "", 1_000))
+def test_what_a_transaction_commits_is_written_as_its_producer_s_batch() -> None:
+    offset = OffsetRecord("g", "t", 3, CommittedOffset(5, 2, "x", 1_000))
+    batch = memoryview(codec.batch_of([PendingOffset(7, 2, offset)], 1_000))
+    header = read_header(batch)
+    assert header.is_transactional
+    assert not header.is_control
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, -1)
+    (record,) = iterate_records(batch)
+    assert codec.read(record.key or b"", record.value) == offset
 
 
-def test_a_transaction_s_offsets_count_once_it_is_committed() -> None:
-    offsets = Offsets()
-    offsets.replay(pending(1))
-    offsets.replay_pending(7, pending(5))
-    assert offsets.is_unstable("g", "t", 0)
-    assert offsets.of("g")["t", 0].offset == 1
-    assert offsets.expired("g", 10_000, 1, None) == []
-    offsets.replay_marker(7, committed=True)
-    assert not offsets.is_unstable("g", "t", 0)
-    assert offsets.of("g")["t", 0].offset == 5
-
-
-def test_an_aborted_transaction_leaves_the_offsets_as_they_were() -> None:
-    offsets = Offsets()
-    offsets.replay_pending(7, pending(5))
-    offsets.replay_pending(8, pending(6))
-    offsets.replay_marker(7, committed=False)
-    assert offsets.has_unstable("g")
-    offsets.replay_marker(8, committed=True)
-    assert not offsets.has_unstable("g")
-    assert offsets.of("g")["t", 0].offset == 6
+def test_a_batch_is_of_one_writer() -> None:
+    offset = OffsetRecord("g", "t", 3, None)
+    with pytest.raises(ValueError, match="too many values"):
+        codec.batch_of([PendingOffset(7, 2, offset), PendingOffset(7, 3, offset)], 1_000)

@@ -15,7 +15,9 @@ from harness.log_batches import (
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.instant import Instant, ms
+from tidelog.node.log.flush_policy import FlushRules
 from tidelog.node.log.log import Log
+from tidelog.node.log.producer_snapshot import encode_snapshot
 from tidelog.node.log.settings import LogSettings
 from tidelog.wire.records import read_header
 
@@ -167,7 +169,7 @@ def test_a_follower_appends_what_the_leader_wrote(disk: MemoryDisk) -> None:
     done = follower.append_as_follower(NOW, NOW_MS, piece.file.read(0, piece.size))
     assert done[:2] == (0, 8)
     assert follower.epochs == leader.epochs
-    assert follower.producers.encode() == leader.producers.encode()
+    assert encode_snapshot(follower.producers) == encode_snapshot(leader.producers)
     assert other.directory().directory("t-0").content(
         "00000000000000000000.log"
     ) == disk.directory().directory("t-0").content("00000000000000000000.log")
@@ -185,21 +187,25 @@ def test_a_follower_takes_no_damaged_or_misplaced_batch(
     assert log.end == 0
 
 
+def is_due(log: Log, now: Instant) -> bool:
+    return log.dirty.is_due(now, log.end, log.settings.flush)
+
+
 def test_a_flush_is_due_by_count_and_by_time(disk: MemoryDisk) -> None:
-    log = log_on(disk, LogSettings(flush_messages=3, flush_ms=100))
-    assert not log.flush_due(NOW)
+    log = log_on(disk, LogSettings(flush=FlushRules(messages=3, interval_ms=100)))
+    assert not is_due(log, NOW)
     produce(log, batch(2))
-    assert not log.flush_due(Instant(ms(99)))
-    assert log.flush_due(Instant(ms(100)))
+    assert not is_due(log, Instant(ms(99)))
+    assert is_due(log, Instant(ms(100)))
     produce(log, batch(1))
-    assert log.flush_due(NOW)
+    assert is_due(log, NOW)
     flush(log)
-    assert not log.flush_due(Instant(ms(100)))
+    assert not is_due(log, Instant(ms(100)))
     assert log.recovery_point == 3
 
 
 def test_a_flush_of_sealed_segments_leaves_the_rest_dirty(disk: MemoryDisk) -> None:
-    log = log_on(disk, LogSettings(flush_ms=100))
+    log = log_on(disk, LogSettings(flush=FlushRules(interval_ms=100)))
     produce(log, batch(2))
     log.roll(NOW_MS)
     produce(log, batch(2))
@@ -207,7 +213,7 @@ def test_a_flush_of_sealed_segments_leaves_the_rest_dirty(disk: MemoryDisk) -> N
         file.sync()
     log.flushed(log.sealed_end)
     assert log.recovery_point == 2
-    assert log.flush_due(Instant(ms(100)))
+    assert is_due(log, Instant(ms(100)))
 
 
 def test_a_log_without_files_has_nothing_to_flush(disk: MemoryDisk) -> None:
@@ -230,7 +236,7 @@ def test_a_cut_while_a_flush_is_under_way_is_not_taken_for_flushed(disk: MemoryD
 
 def test_what_a_clean_stop_left_unflushed_can_be_flushed_later(disk: MemoryDisk) -> None:
     logs = open_logs(disk.directory())
-    log = logs.create("t", 0, new_log(disk.directory()).topic_id, LogSettings())
+    log = logs.create("t", 0, new_log(disk.directory()).name.topic_id, LogSettings())
     produce(log, batch(4))
     logs.close_clean({})
     disk.kill()

@@ -3,7 +3,8 @@
 import pytest
 
 from harness.log_batches import NOW_MS, TOPIC_ID, batch, flush, owner, produce, values_of
-from harness.memory_disk import MemoryDisk, Node
+from harness.memory_disk import MemoryDisk
+from harness.platter import Node
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.ids import Incarnation, Partition, Uuid
 from tidelog.kernel.launch import broker_directories
@@ -147,7 +148,7 @@ def test_the_log_of_a_directory_that_was_away_is_put_aside_where_another_one_was
     logs = lives.start("a", "b")
     log = logs.log("t", 0)
     assert log is not None
-    assert (log.topic_id, log.directory.path) == (topic_id, "b/t-0")
+    assert (log.name.topic_id, log.directory.path) == (topic_id, "b/t-0")
     assert not lives.has("a", "t-0")
     assert logs.strays == [f"a/t-0.{TOPIC_ID.hex()}-stray"]
     assert lives.has("a", logs.strays[0].removeprefix("a/"))

@@ -142,11 +142,11 @@ def test_a_log_that_lost_its_topics_id_takes_it_again(disk: MemoryDisk) -> None:
     place.content("partition.metadata")[:] = b"garbage"
     logs = open_logs(disk.directory())
     log = logs.create("t", 0, TOPIC_ID, SETTINGS)
-    assert (log.end, log.topic_id) == (6, TOPIC_ID)
+    assert (log.end, log.name.topic_id) == (6, TOPIC_ID)
     assert uuid_text(TOPIC_ID).encode() in place.content("partition.metadata")
-    assert logs.create("t", 0, ZERO_UUID, SETTINGS).topic_id == TOPIC_ID
+    assert logs.create("t", 0, ZERO_UUID, SETTINGS).name.topic_id == TOPIC_ID
     fresh = logs.create("u", 0, ZERO_UUID, SETTINGS)
-    assert logs.create("u", 0, OTHER_ID, SETTINGS).topic_id == OTHER_ID
+    assert logs.create("u", 0, OTHER_ID, SETTINGS).name.topic_id == OTHER_ID
     produce(fresh, batch())
     assert disk.directory().directory("u-0").exists("partition.metadata")
 
@@ -223,7 +223,7 @@ def test_a_new_topic_does_not_inherit_the_offsets_of_a_deleted_one(disk: MemoryD
     logs = open_logs(disk.directory())
     log = logs.log("t", 0)
     assert log is not None
-    assert (log.start, log.end, log.topic_id) == (0, 2, OTHER_ID)
+    assert (log.start, log.end, log.name.topic_id) == (0, 2, OTHER_ID)
     assert logs.high_watermark("t", 0) == 0
 
 

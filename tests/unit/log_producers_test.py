@@ -2,11 +2,13 @@
 
 import pytest
 
-from harness.log_batches import NOW_MS, TOPIC_ID, batch, new_log, open_logs, produce
+from harness.log_batches import NOW_MS, TOPIC_ID, batch, flush, new_log, open_logs, produce
+from harness.log_broker import FIRST, SIZE, Broker
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.log import Log
-from tidelog.node.log.producers import OLDER_MAGIC, Producers, decode_snapshot
+from tidelog.node.log.producer_snapshot import OLDER_MAGIC, decode_snapshot, encode_snapshot
+from tidelog.node.log.producers import Producers
 from tidelog.node.log.settings import HOUR_MS, LogSettings
 from tidelog.node.log.snapshots import newest_snapshot, snapshot_offsets
 from tidelog.wire.crc import crc32c
@@ -113,7 +115,7 @@ def test_of_too_many_producers_who_wrote_nothing_for_longest_is_forgotten() -> N
     producers = Producers(limit=3)
     noted(producers, 1, 2, 3, 1, 4)
     assert known(producers) == [3, 1, 4]
-    kept = decode_snapshot(producers.encode(), place="here")
+    kept = decode_snapshot(encode_snapshot(producers), place="here")
     assert known(kept) == [3, 1, 4], "a restart forgets nothing of the order"
 
 
@@ -171,14 +173,14 @@ def state_of(*batches: tuple[int, int, int, int]) -> Producers:
 
 def test_a_snapshot_holds_everything() -> None:
     state = state_of((1, 0, 0, 2), (1, 0, 2, 3), (2, 5, 0, 1), (1, 0, 5, 1))
-    again = decode_snapshot(state.encode(), place="x")
-    assert again.encode() == state.encode()
+    again = decode_snapshot(encode_snapshot(state), place="x")
+    assert encode_snapshot(again) == encode_snapshot(state)
     assert len(again) == 2
 
 
 def test_an_empty_snapshot_is_ten_bytes() -> None:
-    assert len(Producers().encode()) == 10
-    assert len(decode_snapshot(Producers().encode(), place="x")) == 0
+    assert len(encode_snapshot(Producers())) == 10
+    assert len(decode_snapshot(encode_snapshot(Producers()), place="x")) == 0
 
 
 def sealed(body: bytes, version: int = 1) -> bytes:
@@ -186,7 +188,7 @@ def sealed(body: bytes, version: int = 1) -> bytes:
 
 
 def test_a_snapshot_by_kafka_has_one_batch_each() -> None:
-    content = state_of((1, 0, 0, 2), (1, 0, 2, 3)).encode()
+    content = encode_snapshot(state_of((1, 0, 0, 2), (1, 0, 2, 3)))
     only_kafkas = sealed(content[6 : 10 + 46])
     state = decode_snapshot(only_kafkas, place="x")
     producer = state.get(1)
@@ -195,7 +197,7 @@ def test_a_snapshot_by_kafka_has_one_batch_each() -> None:
 
 
 def test_older_batches_of_nobody_are_left_out() -> None:
-    content = state_of((1, 0, 0, 1), (1, 0, 1, 1)).encode()
+    content = encode_snapshot(state_of((1, 0, 0, 1), (1, 0, 1, 1)))
     tail = content[content.index(OLDER_MAGIC) :]
     assert len(decode_snapshot(sealed((0).to_bytes(4, "big") + tail), place="x")) == 0
 
@@ -206,7 +208,7 @@ def test_older_batches_of_nobody_are_left_out() -> None:
         b"",
         b"\x00\x01",
         sealed((0).to_bytes(4, "big"), version=2),
-        state_of((1, 0, 0, 1)).encode()[:-1],
+        encode_snapshot(state_of((1, 0, 0, 1)))[:-1],
         sealed((5).to_bytes(4, "big")),
         sealed((-1).to_bytes(4, "big", signed=True)),
         sealed((0).to_bytes(4, "big") + OLDER_MAGIC + b"x"),
@@ -218,20 +220,22 @@ def test_what_is_no_snapshot_is_corrupt(content: bytes) -> None:
 
 
 def test_a_producer_that_wrote_only_markers_has_no_batch() -> None:
-    content = state_of((1, 3, 0, 1)).encode()
+    content = encode_snapshot(state_of((1, 3, 0, 1)))
     entry = bytearray(content[6:])
     entry[4 + 10 : 4 + 14] = (-1).to_bytes(4, "big", signed=True)
     state = decode_snapshot(sealed(bytes(entry)), place="x")
     producer = state.get(1)
     assert producer is not None
     assert (producer.epoch, len(producer.batches)) == (3, 0)
-    assert decode_snapshot(state.encode(), place="x").encode() == state.encode()
+    assert encode_snapshot(decode_snapshot(encode_snapshot(state), place="x")) == encode_snapshot(
+        state
+    )
 
 
 def test_the_newest_readable_snapshot_is_taken_and_bad_ones_go() -> None:
     place = MemoryDisk().directory()
     place.make()
-    for offset, content in ((5, Producers().encode()), (9, b"bad"), (20, b"later")):
+    for offset, content in ((5, encode_snapshot(Producers())), (9, b"bad"), (20, b"later")):
         place.replace(f"{offset:020d}.snapshot", content)
     place.replace("other.snapshot", b"")
     found = newest_snapshot(place, 10)
@@ -239,3 +243,26 @@ def test_the_newest_readable_snapshot_is_taken_and_bad_ones_go() -> None:
     assert found[0] == 5
     assert snapshot_offsets(place.names()) == [5, 20]
     assert newest_snapshot(place, 4) is None
+
+
+def test_a_snapshot_of_another_history_that_a_power_loss_brings_back_is_not_believed() -> None:
+    broker = Broker(4)  # of producer 7, up to 8
+    log = broker.logs.log("t", 0)
+    assert log is not None
+    log.roll(NOW_MS)
+    flush(log)
+    broker.place.unlink(f"{8:020d}.log")
+    broker.place.sync()
+    del broker.place.content(FIRST)[3 * SIZE :]
+    broker.lose_power()
+    log = broker.restart()
+    assert log.end == 6
+    for at in range(2):
+        produce(log, batch(2, size=100, producer=(9, 0, at * 2)))
+    broker.place.open(FIRST).sync()
+    broker.disk.lose_power()
+    broker.lose_power()
+    log = broker.restart()
+    assert log.end == 10
+    assert log.truncate_to(9) == 8
+    assert send(log, 0, 0, count=2, producer=9) == (6, True)

@@ -11,6 +11,7 @@ from harness.memory_disk import MemoryDirectory, MemoryDisk
 from tidelog.node.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS
 from tidelog.node.log.marks import MARK_NAME
+from tidelog.node.log.producer_snapshot import encode_snapshot
 from tidelog.node.log.producers import Producers
 from tidelog.node.log.settings import LogSettings
 from tidelog.tools.log_files.findings import Report
@@ -90,11 +91,11 @@ def test_a_producer_snapshot_must_agree_with_the_batches() -> None:
     place = top.directory("t-0")
     name = segments(place, ".snapshot")[-1]
     state = Producers()
-    place.content(name)[:] = state.encode()
+    place.content(name)[:] = encode_snapshot(state)
     assert said(verified(top, around())) == {}  # nobody kept: all may have been too old
     other = batch(1, producer=(9, 0, 0))
     state.note(read_header(other), 3, NOW_MS)
-    place.content(name)[:] = state.encode()
+    place.content(name)[:] = encode_snapshot(state)
     assert said(verified(top, around())) == {
         f"t-0/{name}": "lacks producer 7, whose last batch ends at 79"
     }
@@ -203,6 +204,23 @@ def test_where_all_that_was_flushed_is_deleted_a_power_loss_may_take_anything() 
     broker.kill()
     broker.place.unlink(SECOND)
     assert verified(broker.disk.directory(), around(boot_id="boot-2")).violations == []
+
+
+def test_where_all_that_was_flushed_is_deleted_a_power_loss_may_bring_its_first_files_back() -> (
+    None
+):
+    broker = Broker(flushed=6)
+    log = broker.logs.log("t", 0)
+    assert log is not None
+    log.advance_start(13)
+    broker.checkpoint()
+    broker.kill()
+    for name in [
+        name for name in broker.place.names() if name.startswith((SECOND[:20], LAST[:20]))
+    ]:
+        broker.place.unlink(name)
+    assert verified(broker.disk.directory(), around(boot_id="boot-2")).violations == []
+    assert broker.disk.directory().content(RECOVERY_POINTS) == b"0\n1\nt 0 12\n"
 
 
 def test_a_mark_that_is_not_whole_is_a_violation() -> None:

@@ -159,7 +159,7 @@ def test_a_start_after_a_clean_stop_reads_no_log(disk: MemoryDisk) -> None:
     disk.looks.clear()
     log = logs.log("t", 3)
     assert log is not None
-    assert (log.start, log.end, log.topic_id) == (0, 6, TOPIC_ID)
+    assert (log.start, log.end, log.name.topic_id) == (0, 6, TOPIC_ID)
     assert log.size_bytes == 3 * len(batch(2))
     assert (logs.high_watermark("t", 3), logs.high_watermark("t", 4)) == (4, 0)
     for one in logs:
@@ -210,11 +210,23 @@ def test_a_log_whose_files_changed_since_is_read_again(disk: MemoryDisk) -> None
     logs = open_logs(disk.directory())
     filled(logs)
     logs.close_clean({})
-    del disk.directory().directory("t-0").content(f"{0:020d}.log")[-5:]
+    disk.directory().directory("t-0").content(f"{0:020d}.log").extend(b"torn")
     logs = open_logs(disk.directory())
     (recovered,) = logs.recovered
     assert recovered.cut is not None
-    assert recovered.cut.offset == 4
+    assert recovered.cut.bytes_cut == 4
+
+
+@pytest.mark.parametrize("gone_bytes", [5, 100])
+def test_a_log_that_has_got_shorter_since_is_damage(disk: MemoryDisk, gone_bytes: int) -> None:
+    """Cut, it could lead with less than others wait for it to have, and shorten them."""
+    logs = open_logs(disk.directory())
+    filled(logs)
+    logs.close_clean({})
+    del disk.directory().directory("t-0").content(f"{0:020d}.log")[-gone_bytes:]
+    logs = open_logs(disk.directory())
+    with pytest.raises(CorruptError, match="short"):
+        logs.log("t", 0)
 
 
 def test_a_log_that_changes_before_its_first_use_goes_offline(disk: MemoryDisk) -> None:

@@ -35,6 +35,12 @@ def test_an_ordinary_batch_passes_and_its_header_comes_back() -> None:
     assert (header.record_count, header.producer_id, header.base_sequence) == (3, 7, 5)
 
 
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_producer_s_batch_may_be_of_a_transaction(codec: int) -> None:
+    view = changed(21, ">h", 0x10 | codec, view=batch(3, producer=(7, 1, 5)))
+    assert validate_produced(view, RULES, NOW_MS).is_transactional
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 def test_every_codec_passes_without_a_look_inside(codec: Codec) -> None:
     view = memoryview(build_batch([Record(0, NOW_MS, None, b"v" * 99, ())], codec=codec))
@@ -58,7 +64,7 @@ def test_every_codec_passes_without_a_look_inside(codec: Codec) -> None:
         (changed(23, ">i", -1), ErrorCode.INVALID_RECORD),
         (changed(21, ">h", 5), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         (changed(21, ">h", 0x08), ErrorCode.INVALID_TIMESTAMP),
-        (changed(21, ">h", 0x10), ErrorCode.INVALID_TXN_STATE),
+        (changed(21, ">h", 0x10), ErrorCode.INVALID_RECORD),
         (changed(21, ">h", 0x20), ErrorCode.INVALID_RECORD),
         (changed(21, ">h", 0x40), ErrorCode.INVALID_RECORD),
         (batch(producer=(7, -1, 0)), ErrorCode.INVALID_RECORD),

@@ -25,7 +25,7 @@ def running(*brokers: int) -> Conversation:
 def test_a_broker_joins_once_its_own_image_says_that_it_lives() -> None:
     talk = running(0)
     side = talk.sides[BrokerId(0)]
-    assert side.epochs == [Offset(4)]
+    assert side.epochs == [Offset(5)]
     assert side.link.image.alive() == [0]
     assert side.link.image == talk.shard.image
 
@@ -110,7 +110,7 @@ def test_the_coordinator_s_death_leaves_the_image_and_the_membership_as_they_are
     talk.start_coordinator()
     talk.settle()
     assert len(talk.durable) == records + 1, "nothing but the new controller's epoch"
-    assert side.epochs == [Offset(4)]
+    assert side.epochs == [Offset(5)]
     assert side.fenced == 0
     assert side.link.image == talk.shard.image
     assert talk.epochs == [1, 2]
@@ -335,7 +335,7 @@ def test_a_broker_whose_connection_the_coordinator_forgot_registers_again() -> N
     talk.settle()
     assert created.codes() == [0]
     assert "t" in side.link.image.names
-    assert side.epochs == [Offset(4)]
+    assert side.epochs == [Offset(5)]
 
 
 def test_who_is_registering_already_is_not_sent_round_in_circles() -> None:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from harness.controllers import ONE, TWO, Controlled, replayed, through_snapshot, topic
+from harness.controllers import CLUSTER, ONE, TWO, Controlled, replayed, through_snapshot, topic
+from tidelog.coordinator.controller.requests import RegisterTransactions
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import BrokerId, Epoch, Offset, ProducerId, Uuid
+from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset, ProducerId, Uuid
 from tidelog.node.metadata.difference import difference
 from tidelog.node.metadata.image import MetadataImage, snapshot
 from tidelog.wire import metadata_records as records
@@ -18,6 +19,7 @@ from tidelog.wire.metadata_records import (
     ResourceKind,
     TopicCreated,
     TopicDeleted,
+    TransactionsActivated,
 )
 
 A, B = Uuid(b"a" * 16), Uuid(b"b" * 16)
@@ -98,6 +100,8 @@ def test_what_is_no_topic_and_no_broker_has_settings_too(kind: ResourceKind) -> 
         PartitionChanged(A, 1, VIEW),
         BrokerFenced(TWO, Offset(0)),
         ProducerIdsAllocated(ONE, ProducerId(0)),
+        TransactionsActivated(Epoch(0), Incarnation(1)),
+        TransactionsActivated(Epoch(1), Incarnation(0)),
     ],
     ids=str,
 )
@@ -139,6 +143,7 @@ def busy() -> Controlled:
     controlled.create(topic("a", 3, configs={"segment.bytes": "4096"}), topic("b", 2))
     controlled.lose(TWO)
     controlled.delete("b")
+    controlled.ask(RegisterTransactions(CLUSTER, Incarnation(7)))
     return controlled
 
 

@@ -9,6 +9,7 @@ from harness.plants import PLANTS, planted
 from harness.scenes import Scene, turn_a_byte
 from harness.simulated_cluster import A, B, C, D
 from harness.simulated_histories import History
+from harness.simulated_power import PowerHistory
 from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.kernel.ids import Epoch, Incarnation, Offset, Partition
 from tidelog.node.ipc.layout import Fences, board_size_bytes
@@ -154,10 +155,27 @@ def _a_replica_that_comes_late_when_another_dies() -> None:
     assert move.isr() == {A, B}
 
 
-def _histories_from(first: int) -> Callable[[], None]:
+def _power_goes_while_no_disk_answers() -> None:
+    scene = Scene(A, B, C, flush_policy="commit")
+    scene.wrote(A, 5)
+    cluster = scene.cluster
+    for life in cluster.lives.values():
+        life.storage.hold()
+    scene.clients.write(A, 5)
+    scene.settle()
+    for one in (A, B, C):
+        cluster.lose_power(one)
+    lives = [cluster.start(one) for one in (A, B, C)]
+    cluster.until(lambda: all(life.serving for life in lives))
+    scene.until_isr(A, B, C)
+    scene.settle()
+    assert cluster.witness.truth(("t", Partition(0))).lost == []
+
+
+def _histories_from(first: int, kind: type[History] = History) -> Callable[[], None]:
     def run() -> None:
         for seed in range(first, first + SEEDS):
-            History(seed).run()
+            kind(seed).run()
 
     return run
 
@@ -173,6 +191,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
     "deleted_too_early": _a_replica_that_comes_late,
     "epoch_kept": _a_replica_that_goes_and_comes,
     "moved_too_early": _a_replica_that_comes_late_when_another_dies,
+    "vouch_before_flush": _power_goes_while_no_disk_answers,
 }
 DRAWN = {
     "kip_101": 5,
@@ -182,10 +201,16 @@ DRAWN = {
     "unclean": 3,
     "unclean_by_default": 0,
 }
+DARK = {
+    "fsync_wrong_file": 12,
+    "skip_dirsync": 12,
+    "skip_fsync": 12,
+}
+"""Found where power is lost."""
 
 
 def test_every_plant_has_its_checker() -> None:
-    assert SCENARIOS.keys() | DRAWN.keys() == PLANTS.keys()
+    assert SCENARIOS.keys() | DRAWN.keys() | DARK.keys() == PLANTS.keys()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -195,6 +220,10 @@ def test_the_scenario_of_a_hole_passes_where_there_is_none(name: str) -> None:
 
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_planted_hole_is_caught(name: str) -> None:
-    finds = SCENARIOS.get(name) or _histories_from(DRAWN[name])
+    finds = SCENARIOS.get(name)
+    if finds is None and name in DARK:
+        finds = _histories_from(DARK[name], PowerHistory)
+    elif finds is None:
+        finds = _histories_from(DRAWN[name])
     with planted(name), pytest.raises(AssertionError):
         finds()

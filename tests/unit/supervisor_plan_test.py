@@ -10,7 +10,9 @@ from tidelog.kernel.instant import Instant, ms, s
 from tidelog.node.ipc.layout import Role
 from tidelog.tools.supervisor.plan import (
     CRASHES_KEPT_MAX,
+    KILLS_FORGIVEN_MAX,
     LIVED_LONG_ENOUGH,
+    RESTART_DELAY_FIRST,
     RESTART_DELAY_MAX,
     Action,
     AddAsked,
@@ -183,6 +185,36 @@ def test_who_lived_long_enough_is_restarted_at_once_again() -> None:
     bench.pass_time(LIVED_LONG_ENOUGH)
     assert LIVED_LONG_ENOUGH <= s(1)  # who kills it each second finds it back at once
     assert Spawn(COORDINATOR, Incarnation(6)) in bench.step(Ended(COORDINATOR, 1))
+
+
+def test_who_is_killed_at_its_work_is_back_at_once_however_often() -> None:
+    bench = Bench().opened()
+    for _ in range(KILLS_FORGIVEN_MAX):
+        assert [one for one in bench.step(Ended(COORDINATOR, -9)) if isinstance(one, Spawn)]
+        bench.step(Spawned(COORDINATOR, 7))
+        bench.step(BecameReady(COORDINATOR))
+        bench.pass_time(ms(50))
+
+
+def test_who_is_killed_without_end_is_started_less_often() -> None:
+    bench = Bench().opened()
+    plan = bench.plan
+    for _ in range(KILLS_FORGIVEN_MAX + 1):
+        bench.step(Ended(COORDINATOR, -9))
+        bench.step(Spawned(COORDINATOR, 7))
+        bench.step(BecameReady(COORDINATOR))
+    bench.step(Ended(COORDINATOR, -9))
+    assert plan.deadline() == bench.now + RESTART_DELAY_FIRST
+
+
+@pytest.mark.parametrize("code", [-9, 1, -11])
+def test_who_ends_before_it_works_is_not_forgiven(code: int) -> None:
+    bench = Bench().opened()
+    for _ in range(2):
+        bench.step(Ended(COORDINATOR, -9))
+        bench.step(Spawned(COORDINATOR, 7))
+    bench.step(Ended(COORDINATOR, code))
+    assert bench.plan.deadline() == bench.now + RESTART_DELAY_FIRST
 
 
 def test_a_stop_wakes_a_paused_process_so_that_it_can_end() -> None:

@@ -17,7 +17,6 @@ from tidelog.wire.messages import (
     k01_fetch,
     k02_list_offsets,
     k03_metadata,
-    k10_find_coordinator,
     k22_init_producer_id,
 )
 from tidelog.wire.records import Origin, Record, build_batch, iterate_batches, iterate_records
@@ -332,15 +331,6 @@ def test_every_asker_gets_a_producer_id_of_its_own(bench: HandlerBench) -> None:
     request = k22_init_producer_id.InitProducerIdRequest(transactional_id=None)
     ids = [bench.ask(k22_init_producer_id.API, 4, request).producer_id for _ in range(25)]
     assert len(set(ids)) == 25
-
-
-def test_transactional_ids_have_no_coordinator_yet(bench: HandlerBench) -> None:
-    request = k22_init_producer_id.InitProducerIdRequest(transactional_id="x")
-    answer = bench.ask(k22_init_producer_id.API, 4, request)
-    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    new = k10_find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["g", "h", "g"])
-    answer = bench.ask(k10_find_coordinator.API, 4, new)
-    assert [(row.key, row.error_code) for row in answer.coordinators] == [("g", 15), ("h", 15)]
 
 
 def test_answers_on_one_connection_come_in_order_of_its_requests(bench: HandlerBench) -> None:

@@ -118,6 +118,18 @@ def test_the_connection_s_buffer_may_be_used_again_meanwhile(bench: HandlerBench
     client = begin(bench, "packed", bytearray(PLAIN))
     do_all(bench)
     assert row_of(client).error_code == ErrorCode.NONE
+
+
+def test_also_for_what_the_request_has_besides(bench: HandlerBench) -> None:
+    client = FakeClient()
+    request = produce_request("packed", bytearray(PLAIN), acks=1)
+    request.topic_data += produce_request("plain", bytearray(PLAIN)).topic_data
+    bench.begin(client, k00_produce.API, 9, request)
+    do_all(bench)
+    (frame,) = client.frames()
+    answer = decode_response(k00_produce.API, 9, memoryview(frame))[1]
+    codes = [topic.partition_responses[0].error_code for topic in answer.responses]
+    assert codes == [ErrorCode.NONE, ErrorCode.NONE]
     found = log_of(bench, "packed").read(0, 1_000_000, 1, min_one=True)
     assert found is not None
     content = found.file.read(found.position, found.size)
@@ -157,4 +169,4 @@ def test_it_is_appended_when_it_is_ready_not_when_it_came(bench: HandlerBench) -
     begin(bench, "packed", bytearray(PLAIN))
     bench.now = Instant(bench.now + 5)
     do_all(bench)
-    assert log_of(bench, "packed")._dirty_since == bench.now
+    assert log_of(bench, "packed").dirty.since == bench.now

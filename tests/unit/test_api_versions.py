@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from harness.brokers import HandlerBench
+from tidelog.node.metadata.features import TRANSACTION_VERSION
 from tidelog.wire.messages import k18_api_versions
+from tidelog.wire.metadata_records import FeatureChanged
 
 
 @pytest.fixture
@@ -21,12 +23,12 @@ def test_api_versions_tells_exactly_the_routes(bench: HandlerBench, version: int
     answer = bench.ask(k18_api_versions.API, version, request)
     told = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
     assert told == {
-        0: (0, 11),
+        0: (0, 12),
         1: (4, 17),
         2: (1, 10),
         3: (0, 13),
-        8: (2, 9),
-        9: (1, 9),
+        8: (2, 10),
+        9: (1, 10),
         10: (0, 6),
         11: (0, 9),
         12: (0, 4),
@@ -40,6 +42,11 @@ def test_api_versions_tells_exactly_the_routes(bench: HandlerBench, version: int
         21: (0, 2),
         22: (0, 5),
         23: (2, 4),
+        24: (0, 3),
+        25: (0, 4),
+        26: (0, 5),
+        27: (1, 1),
+        28: (0, 5),
         29: (1, 3),
         30: (1, 3),
         31: (1, 3),
@@ -59,8 +66,25 @@ def test_api_versions_tells_exactly_the_routes(bench: HandlerBench, version: int
         60: (0, 2),
         61: (0, 0),
         64: (0, 0),
+        65: (0, 0),
+        66: (0, 2),
         68: (0, 1),
         69: (0, 1),
         74: (0, 1),
         75: (0, 0),
     }
+
+
+def test_a_feature_at_its_lowest_level_is_not_there(bench: HandlerBench) -> None:
+    """Java clients before 4.0 do not take a lowest level of 0."""
+    request = k18_api_versions.ApiVersionsRequest(
+        client_software_name="a", client_software_version="1"
+    )
+    for level, told in ((1, {TRANSACTION_VERSION: 1}), (0, {})):
+        bench.replay(FeatureChanged(TRANSACTION_VERSION, level))
+        for version in (3, 4):
+            answer = bench.ask(k18_api_versions.API, version, request)
+            names = {row.name: row.min_version for row in answer.supported_features}
+            assert (TRANSACTION_VERSION in names) == (version == 4)
+            levels = {row.name: row.max_version_level for row in answer.finalized_features}
+            assert levels == told

@@ -23,15 +23,14 @@ DEFAULT_CACHE = HERE.parents[2] / ".tools-cache"
 def franz() -> list[str]:
     """The command that runs the Go program; its modules come through the ordinary go command."""
     sources = ["go.mod", "go.sum", "main.go", "admin.go", "data.go", "describe.go"]
-    sources += ["member.go", "steady.go"]
+    sources += ["member.go", "steady.go", "transform.go"]
     return [str(built("franz", sources, _go_build) / "driver")]
 
 
 def sarama() -> list[str]:
     """As `franz`, for the other client in Go."""
-    return [
-        str(built("sarama", ["go.mod", "go.sum", "main.go", "member.go"], _go_build) / "driver")
-    ]
+    sources = ["go.mod", "go.sum", "main.go", "member.go", "transform.go"]
+    return [str(built("sarama", sources, _go_build) / "driver")]
 
 
 def kafkajs() -> list[str]:
@@ -42,14 +41,23 @@ def kafkajs() -> list[str]:
 
 
 def tools(classpath: str) -> Path:
-    """The folder of the classes that run Kafka's tools, and a member of a group."""
+    """The folder of the classes that run Kafka's tools, and of its clients."""
+    sources = ["Member.java", "Producers.java", "Tools.java", "Transformer.java"]
+    return _java("jvm", classpath, sources)
+
+
+def streams(classpath: str) -> Path:
+    """The folder of an application of Kafka Streams."""
+    return _java("streams", classpath, ["StreamsTransformer.java"])
+
+
+def _java(name: str, classpath: str, sources: list[str]) -> Path:
     need("javac")
 
     def compiled(folder: Path) -> None:
         _run(folder, "javac", "-Xlint:all", "-Werror", "-cp", classpath, *sources)
 
-    sources = ["Member.java", "Tools.java"]
-    return built("jvm", sources, compiled)
+    return built(name, sources, compiled)
 
 
 def built(name: str, sources: list[str], build: Callable[[Path], None]) -> Path:

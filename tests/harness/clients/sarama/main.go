@@ -1,6 +1,7 @@
 // Command sarama drives sarama for the tests: it produces one number after the other, and reads
 // them back, until its standard input ends. Standard output is one line of JSON with the outcome.
-// Asked to be a member of a group it tells what happens to it, a line each (member.go).
+// Asked to be a member of a group it tells what happens to it, a line each (member.go). With words of
+// its own it passes numbers from topic to topic in transactions (transform.go).
 package main
 
 import (
@@ -41,6 +42,9 @@ func main() {
 }
 
 func run() error {
+	if len(os.Args) > 1 {
+		return transform(os.Args[1:])
+	}
 	input := bufio.NewReader(os.Stdin)
 	line, err := input.ReadBytes('\n')
 	if err != nil {

@@ -1,0 +1,70 @@
+"""The chaos commands as a person and a script see them: texts, JSON, exit codes, wrong use."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import Cluster
+from harness.golden import Golden, told
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path) as cluster:
+        yield cluster
+
+
+def test_power_loss(running: Cluster, golden: Golden) -> None:
+    running.create_topic("t")
+    running.done("produce", "t", text="one record\n")
+    text = told(
+        running,
+        ["chaos", "power-loss", "0", "--dry-run", "--seed", "1"],
+        ["chaos", "power-loss", "0", "--seed", "1"],
+        ["broker", "start", "0"],
+        ["chaos", "power-loss", "0", "--seed", "1", "--json"],
+        ["chaos", "power-loss"],
+        ["chaos", "power-loss", "0", "--all"],
+        ["chaos", "power-loss", "1"],
+    )
+    # Checkpoints are written now and then.
+    text = re.sub(r"of \d+ files", "of N files", text)
+    golden("cli_chaos_power_loss", re.sub(r'"files": \d+', '"files": N', text))
+
+
+def test_corrupt(running: Cluster, golden: Golden) -> None:
+    """Until the broker is asked for the batch it serves all else; nobody else has this topic."""
+    running.create_topic("t")
+    for word in ("one", "two"):
+        running.done("produce", "t", text=f"{word} record\n")
+    corrupt = ["chaos", "corrupt", "t:0", "--seed", "1"]
+    text = told(
+        running,
+        [*corrupt, "--dry-run"],
+        ["log", "verify", "t:0"],
+        [*corrupt, "--offset", "1", "--json"],
+        ["log", "verify", "t:0"],
+        [*corrupt, "--how", "zero-page", "--file", "leader-epoch-checkpoint", "--dry-run"],
+        [*corrupt, "--how", "truncate"],
+        [*corrupt, "--how", "stray-page"],
+        [*corrupt, "--file", "index"],
+        [*corrupt, "--at", "4096"],
+        [*corrupt, "--at", "1", "--offset", "1"],
+        [*corrupt, "--file", "meta.properties", "--offset", "1"],
+        [*corrupt, "--offset", "6"],
+        ["chaos", "corrupt", "t"],
+        ["chaos", "corrupt", "t:1"],
+        ["chaos", "corrupt", "t:0", "--broker", "4"],
+        ["chaos", "corrupt", "__cluster_metadata:0"],
+        ["broker", "stop", "0"],
+        [*corrupt, "--how", "truncate", "--offset", "0"],
+        [*corrupt, "--how", "truncate", "--at", "0"],
+    )
+    # When a record was written, and so its batch's checksum, differs.
+    text = re.sub(r"(?m)(  \d+  \d+)  [0-9a-f.]+  (?:[0-9a-f.]+|gone)  ", r"\1  OLD  NEW  ", text)
+    text = re.sub(r'"(old|new)": "[0-9a-f]+"', r'"\1": "HEX"', text)
+    golden("cli_chaos_corrupt", text)

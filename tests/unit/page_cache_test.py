@@ -1,0 +1,108 @@
+"""What the page cache has of a file, asked of the real kernel."""
+
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.need import need_that
+from tidelog.node.runtime import page_cache
+from tidelog.node.runtime.page_cache import TRIGGERS, Cached, cached, kernel_view, look, resident
+
+PAGES = 25
+SIZE = PAGES * mmap.PAGESIZE
+
+
+def kind_of_disk(path: Path) -> str:
+    """The file system's name."""
+    device = path.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        mount, _, source = line.partition(" - ")
+        if mount.split()[2] == number:
+            return source.split()[0]
+    return "unknown"
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[int]:
+    """A descriptor of a file that was written and not synced."""
+    on_disk = kind_of_disk(tmp_path) != "tmpfs"
+    need_that("a disk", works=on_disk, why="is not behind the pages of tmpfs: use --basetemp")
+    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    os.write(descriptor, bytes(SIZE))
+    yield descriptor
+    os.close(descriptor)
+
+
+def need_cachestat(descriptor: int) -> Cached:
+    """This kernel's answer where it knows the call."""
+    found = cached(descriptor, SIZE)
+    assert found is not None
+    need_that("cachestat", works=found.dirty is not None, why="is not in this kernel")
+    return found
+
+
+def test_what_is_written_is_dirty_until_it_is_synced(written: int) -> None:
+    assert need_cachestat(written) == Cached(SIZE, SIZE)
+    os.fdatasync(written)
+    assert cached(written, SIZE) == Cached(SIZE, 0)
+
+
+def test_what_is_dropped_is_not_cached(written: int) -> None:
+    os.fdatasync(written)
+    os.posix_fadvise(written, 0, 0, os.POSIX_FADV_DONTNEED)
+    found = cached(written, SIZE)
+    assert found is not None
+    assert found.cached == 0
+    os.pread(written, 1, 0)
+    again = cached(written, SIZE)
+    assert again is not None
+    assert again.cached >= mmap.PAGESIZE
+
+
+def test_a_part_of_a_page_counts_as_far_as_the_file_goes(tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(b"abc")
+    found = look(tmp_path / "short", 3)
+    assert found is not None
+    assert found.cached == 3
+    assert found.dirty in {0, 3, None}, "as far as this kernel and this disk tell"
+
+
+def test_an_old_kernel_says_what_is_cached_and_not_what_is_dirty(
+    written: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_cache, "_CACHESTAT", 1_000_000)
+    assert cached(written, SIZE) == Cached(SIZE, None)
+    os.fdatasync(written)
+    os.posix_fadvise(written, 0, 0, os.POSIX_FADV_DONTNEED)
+    assert cached(written, SIZE) == Cached(0, None)
+
+
+def test_both_calls_count_the_same_pages(written: int) -> None:
+    assert resident(written, SIZE) == need_cachestat(written).cached
+
+
+def test_an_empty_file_and_one_that_has_gone(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    assert look(tmp_path / "empty", 0) == Cached(0, 0)
+    assert look(tmp_path / "gone", 10) is None
+
+
+def test_the_kernel_tells_its_triggers() -> None:
+    found = kernel_view()
+    assert found.triggers.keys() == set(TRIGGERS)
+    assert found.triggers["dirty_expire_centisecs"] > 0
+    assert found.dirty is not None
+    assert found.writeback is not None
+
+
+def test_a_machine_that_tells_nothing_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_cache, "_VM", tmp_path)
+    monkeypatch.setattr(page_cache, "_MEMINFO", tmp_path / "meminfo")
+    found = kernel_view()
+    assert (dict(found.triggers), found.dirty, found.writeback) == ({}, None, None)
