@@ -167,6 +167,9 @@ class Tidelog:
         """Of the one that leads now."""
         return int(json.loads(self.ask("status", "--json"))["controller"]["pid"])
 
+    def transaction_coordinator_pid(self) -> int:
+        return self._pid("transaction-coordinator", 0)
+
     def _pid(self, role: str, process_id: int) -> int:
         rows = json.loads(self.ask("status", "--json"))["processes"]
         pids = {(row["role"], row["id"]): row["pid"] for row in rows}

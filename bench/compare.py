@@ -4,13 +4,13 @@ Prints a table of ratios. Kafka's jars come from Maven Central at the first run 
 """
 
 import argparse
-import contextlib
 import json
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,6 @@ from creation import creation_run
 from failover import one as failover_run
 from kafka_cluster import JVM, KAFKA_HEAP, KAFKA_VERSION, Kafka, fetch_kafka
 from measuring import (
-    CPUS,
     MB,
     Arguments,
     Figures,
@@ -45,6 +44,7 @@ from measuring import (
 )
 from pages import write_pages
 from pipelines import open_pipelines, pump_run
+from sides import Sides
 from workloads import (
     PARTITIONS,
     PRODUCER,
@@ -127,7 +127,8 @@ class Bench:
         self.replication = asked.replication or min(REPLICAS_MAX, asked.brokers)
         self.bytes_max = round(asked.mb * MB)
         self.found: dict[str, Runs] = {}
-        self._clusters: tuple[Cluster, ...] = ()
+        launches = {name: partial(self.launch, name) for name in ("kafka", "tidelog")}
+        self.sides = Sides(launches, asked.quiet_wait)
 
     def launch(self, name: str) -> Cluster:
         brokers = self.asked.brokers
@@ -135,41 +136,9 @@ class Bench:
             return Tidelog(brokers=brokers)
         return Kafka(self.asked.jars, brokers=brokers, replication=self.replication)
 
-    @contextlib.contextmanager
-    def both(self) -> Iterator[None]:
-        """One cluster of each, taking clients."""
-        with contextlib.ExitStack() as undo:
-            clusters = []
-            for name in ("kafka", "tidelog"):
-                cluster = self.launch(name)
-                undo.callback(cluster.stop)
-                clusters.append(cluster)
-            for cluster in clusters:
-                cluster.wait_ready()
-            self._clusters = tuple(clusters)
-            yield
-
     def in_turn(self, question: str, one: Callable[[Cluster], Figures], *, runs: int = 0) -> None:
         """One side after the other, each as often as asked."""
-        found = self.found[question] = {"tidelog": [], "kafka": []}
-        known = [pid for cluster in self._clusters for pid in cluster.pids]
-        for _ in range(runs or self.asked.runs):
-            for cluster in self._clusters:
-                wait_quiet(self.asked.quiet_wait, known=known)
-                figures = self._beside_the_idle(cluster, one)
-                print(question, cluster.name, json.dumps(figures), file=sys.stderr, flush=True)
-                found[cluster.name].append(figures)
-
-    def _beside_the_idle(self, cluster: Cluster, one: Callable[[Cluster], Figures]) -> Figures:
-        """What the other side used meanwhile is told apart from what the machine was used for."""
-        idle = [pid for other in self._clusters if other is not cluster for pid in other.pids]
-        began, spent = time.monotonic(), cpu_s(idle)
-        figures = one(cluster)
-        share = (cpu_s(idle) - spent) / ((time.monotonic() - began) * CPUS)
-        if "other_share" not in figures:
-            return figures
-        others = max(0.0, figures["other_share"] - share)
-        return {**figures, "other_share": round(others, 3), "idle_side_share": round(share, 4)}
+        self.found[question] = self.sides.in_turn(question, one, runs=runs or self.asked.runs)
 
     # -- the questions --------------------------------------------------------------------------
 
@@ -202,7 +171,7 @@ class Bench:
 
     def warm_up(self, questions: set[str]) -> None:
         """By every client that will measure; Kafka's own code is compiled while it runs."""
-        for cluster in self._clusters:
+        for cluster in self.sides.clusters:
             for question, warm in self._warming.items():
                 if question in questions:
                     warm(cluster)
@@ -349,7 +318,7 @@ def ask(bench: Bench) -> None:
         bench.startup()
     todo = [measure for question, measure in bench.under_load.items() if question in questions]
     if todo:
-        with bench.both():
+        with bench.sides.up():
             bench.warm_up(questions)
             for measure in todo:
                 measure()

@@ -84,8 +84,10 @@ class Reader:
         settings = {"bootstrap.servers": bootstrap, "group.id": "x", "log_level": 0}
         self._consumer = Consumer({**settings, "enable.auto.commit": False})
         self._consumer.assign([TopicPartition(topic, one, 0) for one in range(_PARTITIONS)])
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        self._read_all = threading.Event()
+        # A daemon: librdkafka's close may not come back after its brokers were restarted, and what
+        # was read is known by then.
+        threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
         late = None
@@ -100,11 +102,12 @@ class Reader:
             number = int(message.value() or b"")
             self.twice += number in self.read
             self.read[number] = time.monotonic()
+        self._read_all.set()
         self._consumer.close()
 
     def finish(self, wanted: int) -> None:
         self._wanted = wanted
-        self._thread.join()
+        assert self._read_all.wait(2 * _PATIENCE_S)
 
 
 def one(cluster: Tidelog, topic: str, *, rate: int, rest_s: float) -> Figures:
