@@ -96,20 +96,21 @@ def finished(ids: Ids, asked: EndTxn) -> Identity:
 
 # -- which requests are taken
 
+WAITS: Final = "nothing is written, and who asked waits for the end that is"
 ENDED: dict[TxnState, dict[str, object]] = {
     # By the epoch that is asked with, that of the state or the one before; asked to commit or to
     # abort. A state is what is written.
     S.EMPTY: {"now commit": E.INVALID_TXN_STATE, "now abort": ABORTED},
     S.ONGOING: {"now commit": S.PREPARE_COMMIT, "now abort": ABORTED},
     S.PREPARE_COMMIT: {
-        "before commit": E.CONCURRENT_TRANSACTIONS,
+        "before commit": WAITS,
         "before abort": E.INVALID_TXN_STATE,
         "now commit": E.CONCURRENT_TRANSACTIONS,
         "now abort": E.CONCURRENT_TRANSACTIONS,
     },
     S.PREPARE_ABORT: {
         "before commit": E.INVALID_TXN_STATE,
-        "before abort": E.CONCURRENT_TRANSACTIONS,
+        "before abort": WAITS,
         "now commit": E.CONCURRENT_TRANSACTIONS,
         "now abort": E.CONCURRENT_TRANSACTIONS,
     },
@@ -138,13 +139,13 @@ def test_an_end_is_taken_once_under_the_epoch_that_counts(
     ids = in_state(state)
     expected = ENDED[state].get(f"{when} {outcome}", FENCED)
     said = ids.ask(end(EPOCHS[when], committed=outcome == "commit"))
+    known = ids.known()
+    assert known is not None
     if not isinstance(expected, TxnState):
-        again = Identity(PRODUCER, epoch(EPOCH))
+        again = Prepared(known) if expected == WAITS else Identity(PRODUCER, epoch(EPOCH))
         assert said == (Refusal(expected) if isinstance(expected, ErrorCode) else again)
         assert not ids.log
         return
-    known = ids.known()
-    assert known is not None
     assert said == Prepared(known)
     assert (known.state, known.producer_epoch) == (expected, EPOCH + 1)
     assert known.partitions == ({PLACE} if state is S.ONGOING else frozenset())

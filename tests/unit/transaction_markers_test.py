@@ -116,6 +116,23 @@ def test_a_partition_that_nobody_leads_gets_its_marker_when_somebody_does() -> N
     assert [ends(scene, key) for key in KEYS] == [[True], [True]]
 
 
+def test_who_asks_the_next_coordinator_for_an_end_that_is_decided_waits_for_it_there() -> None:
+    """Its answer went with the one that died. Turned away, it would come back much later."""
+    scene = Scene()
+    written(scene, *KEYS)
+    scene.world.frozen.add(KEYS[0])
+    end(scene)
+    scene.world.until(lambda: len(markers(scene)) == 2)
+    scene.restart_coordinator()
+    scene.world.run(50)
+    assert not scene.producer.is_over
+    scene.world.frozen.clear()
+    scene.world._follow(scene.world.partitions[KEYS[0]])
+    scene.world.until(lambda: scene.producer.is_over, within_ms=10)
+    assert E.CONCURRENT_TRANSACTIONS not in {code for _, code in scene.producer.codes}
+    assert [ends(scene, key) for key in KEYS] == [[True], [True]]
+
+
 def test_a_marker_under_way_goes_to_the_next_leader_too_and_is_there_once() -> None:
     scene = Scene()
     written(scene, KEYS[0])

@@ -16,6 +16,7 @@ from tidelog.coordinator.transactions.requests import (
     Identity,
     MarkersWritten,
     Prepared,
+    Reply,
 )
 from tidelog.coordinator.transactions.states import TxnState, enter
 from tidelog.coordinator.transactions.steps import (
@@ -45,11 +46,16 @@ def _outcome(asked: EndTxn) -> TxnState:
 
 
 def _check_outcome(known: Transaction, asked: EndTxn) -> None:
-    """Rejected unless it has ended, and as this one wants it to."""
+    """Rejected unless it has ended, or is about to, as this one wants it to."""
     if known.is_committed != asked.committed:
         raise Rejected(ErrorCode.INVALID_TXN_STATE)
-    if known.state.is_prepared:
-        raise Rejected(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def _again(known: Transaction, complete: Reply) -> Step:
+    """Asked again for an end that is decided: this one waits for it as who asked first, whose
+    answer a coordinator that died may have taken along. Turned away, clients come back 100 ms
+    later."""
+    return Step(None, Prepared(known) if known.state.is_prepared else complete)
 
 
 def _end(known: Known, asked: EndTxn, now_ms: int) -> Step:
@@ -58,7 +64,7 @@ def _end(known: Known, asked: EndTxn, now_ms: int) -> Step:
         raise Rejected(ErrorCode.INVALID_TXN_STATE)
     if known.state is not TxnState.ONGOING:
         _check_outcome(known, asked)
-        return Step(None, Done())
+        return _again(known, Done())
     prepared = replace(_prepared(known, _outcome(asked), now_ms), client_version=0)
     return Step(prepared, Prepared(prepared))
 
@@ -75,7 +81,9 @@ def _end_and_bump(known: Known, asked: EndTxn, now_ms: int, take: Take) -> Step:
     if known is not None and _repeats(known, asked):
         _check_outcome(known, asked)
         if known.producer_epoch != EPOCH_MAX:
-            return Step(None, Identity(*known.successor))
+            return _again(known, Identity(*known.successor))
+        if known.state.is_prepared:
+            raise Rejected(ErrorCode.CONCURRENT_TRANSACTIONS)
         # It was locked out when its last epoch was used up and no other id was there: now one is.
     else:
         known = of_its_producer(known, asked)
