@@ -195,8 +195,10 @@ def test_a_runtime_folder_made_by_someone_else_is_not_used(tmp_path: Path) -> No
 def test_only_old_things_of_dead_runs_are_swept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    # Nothing else may be swept: with this age, runs of other tests that just start would be dead.
+    monkeypatch.setattr(leftovers, "_runtime_bases", lambda: iter([tmp_path]))
+    monkeypatch.setattr(leftovers, "MEMORY_FOLDER", str(tmp_path))
     run_id = leftovers.new_run_id()
     (tmp_path / f"tidelog-{run_id}").mkdir()
     (tmp_path / f"tidelog-{run_id}-data").mkdir()
