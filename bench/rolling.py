@@ -85,8 +85,8 @@ class Reader:
         self._consumer = Consumer({**settings, "enable.auto.commit": False})
         self._consumer.assign([TopicPartition(topic, one, 0) for one in range(_PARTITIONS)])
         self._read_all = threading.Event()
-        # A daemon: librdkafka's close may not come back after its brokers were restarted, and what
-        # was read is known by then.
+        # A daemon: librdkafka's close may not come back after its brokers were restarted (see
+        # docs/clients.md), and what was read is known by then.
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
