@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,7 +13,9 @@ from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.marks import LastStop
+from tidelog.node.log.recovery import Expected, recover
 from tidelog.node.log.settings import LogSettings
+from tidelog.node.runtime.disk import open_disk
 from tidelog.wire.records import place_batch
 
 
@@ -363,3 +366,28 @@ def test_zeros_behind_the_tail_are_cut() -> None:
     broker.place.content(FIRST).extend(bytes(100_000))
     log = broker.restart()
     assert log.size_bytes == 2 * SIZE
+
+
+def opened_below(folder: Path) -> list[str]:
+    links = (one for one in Path("/proc/self/fd").iterdir() if one.is_symlink())
+    return [path for one in links if (path := str(one.readlink())).startswith(f"{folder}/")]
+
+
+def test_a_log_that_lost_all_its_files_to_a_power_loss_keeps_none_open(tmp_path: Path) -> None:
+    open_logs(open_disk(str(tmp_path)))
+    (tmp_path / "t-0").mkdir()
+    logs = open_logs(open_disk(str(tmp_path)), boot_id="boot-2")
+    for log in logs:
+        log.abandon()
+    assert len([*logs]) == 1
+    assert [path for path in opened_below(tmp_path) if path.endswith(".log")] == []
+
+
+def test_a_log_that_is_refused_keeps_no_file_open(tmp_path: Path) -> None:
+    place = open_disk(str(tmp_path)).directory("t-0")
+    place.make()
+    place.open(FIRST).close()
+    promised = Expected(LastStop.POWER_LOSS, recovery_point=2, start=0, now_ms=NOW_MS)
+    with pytest.raises(CorruptError, match="offset 0 was flushed"):
+        recover(place, promised, LogSettings())
+    assert opened_below(tmp_path) == []

@@ -76,7 +76,12 @@ class Expected(Struct, frozen=True):
 
 def recover(directory: Directory, expected: Expected, settings: LogSettings) -> Loaded:
     """Read a log that was not closed; CorruptError where what was flushed is damaged."""
-    return _Recovery(directory, expected, settings).run()
+    recovery = _Recovery(directory, expected, settings)
+    try:
+        return recovery.run()
+    except BaseException:
+        recovery.close()
+        raise
 
 
 class _Recovery:
@@ -97,7 +102,9 @@ class _Recovery:
         bases = self._drop_deleted(segment_bases(self._directory))
         if not bases:
             # Killed between making the directory and the first file: nothing was written.
-            bases = [make_segment(self._directory, self._expected.start).base]
+            made = make_segment(self._directory, self._expected.start)
+            made.close()  # it is opened anew, as all others
+            bases = [made.base]
         first = self._first_doubted(bases)
         trusted, doubted = bases[:first], bases[first:]
         if self._expected.last_stop is LastStop.POWER_LOSS:
@@ -107,6 +114,11 @@ class _Recovery:
         ahead = self._load_history(doubted[0])
         self._scan_all(doubted)
         return self._finish(ahead)
+
+    def close(self) -> None:
+        """Nobody will use what was found so far."""
+        for segment in self._segments:
+            segment.close()
 
     def _first_doubted(self, bases: list[int]) -> int:
         """Where to begin: with the segment that holds the recovery point.
