@@ -16,7 +16,7 @@ from harness.mounts import (
     break_disk,
     make_image,
     mount_image,
-    need_mounts,
+    need_disks,
     own_mounts,
     unmount,
 )
@@ -36,7 +36,7 @@ LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 @contextmanager
 def with_a_disk(folder: Path) -> Iterator[tuple[Cluster, Path, Path]]:
     """Two directories a broker; the first one of broker 0 is on a disk that can break."""
-    need_mounts()
+    need_disks()
     cluster = Cluster(folder, brokers=3, settings={"log.dirs": "near,far"})
     with cluster:  # no start takes a folder that it did not make
         disk = cluster.data / "broker-0/near"

@@ -6,7 +6,7 @@ the log engine as after a power loss.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from harness.log_batches import NOW_MS, TOPIC_ID, batch, open_logs, produce, values_of
 from harness.recorded_disk import RecordedDisk
+from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.launch import undo_directory
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
@@ -24,6 +25,8 @@ from tidelog.node.runtime.disk import open_disk
 from tidelog.tools.chaos.power_loss import draw_image, make_image
 from tidelog.tools.chaos.survey import SeenDirectory, SeenFile, Survey
 
+SAID = "said"
+"""A file beside the logs that is replaced with every flush, as checkpoints are."""
 SETTINGS = LogSettings(segment_bytes=16_000, index_interval_bytes=600)
 PARTITIONS = 2
 NEVER = 1 << 60
@@ -51,6 +54,8 @@ class Moment:
     survey: Survey
     """Of the files in that copy."""
     logs: dict[int, Promised]
+    said: bytes
+    """What a small file held when its writer was told that it is on stable storage."""
 
 
 @dataclass(slots=True)
@@ -62,20 +67,24 @@ class Recording:
     """Batches between two flushes."""
     rng: Random
     flushed: dict[int, int] = field(default_factory=dict)
+    _said: bytes = b""
 
-    def moments(self, steps: int, each: int) -> Iterator[Moment]:
+    def moments(self, steps: int, each: int) -> Generator[Moment, None, None]:
         """One after every so many steps."""
         with RecordedDisk(self.folder / "live") as disk:
             logs = open_logs(disk.directory, settings=SETTINGS)
             for number in range(PARTITIONS):
                 logs.create("t", number, TOPIC_ID, SETTINGS)
-            self._checkpoint(logs)
-            for step in range(1, steps + 1):
-                self._step(logs, step)
-                if step % each == 0:
-                    yield self._keep(disk, logs, step)
-            for log in logs:
-                log.abandon()
+            try:
+                self._checkpoint(logs)
+                for step in range(1, steps + 1):
+                    self._step(logs, step)
+                    self._say(disk)
+                    if step % each == 0:
+                        yield self._keep(disk, logs, step)
+            finally:
+                for log in logs:
+                    log.abandon()
 
     def _step(self, logs: LogDirectory, step: int) -> None:
         number = step % PARTITIONS
@@ -99,6 +108,13 @@ class Recording:
             log.truncate_to(max(log.end - 6, log.start))
             self.flushed[number] = min(self.flushed.get(number, 0), log.end)
 
+    def _say(self, disk: RecordedDisk) -> None:
+        """Durably, and last, so that no later sync brings it along."""
+        said = b"%d" % sum(self.flushed.values())
+        if said != self._said:
+            disk.directory.replace(SAID, said)
+            self._said = said
+
     def _flush(self, number: int, log: Log, upto: int | None = None) -> None:
         end = log.end if upto is None else upto
         for file in log.dirty_files(end):
@@ -121,7 +137,8 @@ class Recording:
         for log in logs:
             number = log.name.partition
             promised[number] = Promised(log.start, log.end, self.flushed.get(number, 0))
-        return Moment(copy, elsewhere(found, str(Path(disk.top).parent), str(copy)), promised)
+        moved = elsewhere(found, str(Path(disk.top).parent), str(copy))
+        return Moment(copy, moved, promised, self._said)
 
 
 def elsewhere(found: Survey, old: str, new: str) -> Survey:
@@ -157,17 +174,31 @@ def faults_of_a_kill(moment: Moment, folder: Path) -> list[str]:
 
 def broken_promises(moment: Moment, folder: Path, *, power: bool) -> list[str]:
     boot = "boot-2" if power else "boot-1"
-    logs = open_logs(open_disk(str(folder / "log0")), settings=SETTINGS, boot_id=boot)
-    complaints = [f"{key} is offline: {reason}" for key, reason in logs.offline.items()]
+    disk = open_disk(str(folder / "log0"))
+    said = disk.read_all(SAID) or b""
+    try:
+        logs = open_logs(disk, settings=SETTINGS, boot_id=boot)
+    except CannotStartError as error:
+        return [str(error)]
+    complaints = []
     if power and logs.last_stop is not LastStop.POWER_LOSS:
         complaints.append(f"it does not know that power was lost: {logs.last_stop}")
-    for number, promised in moment.logs.items():
-        log = None if logs.offline else logs.log("t", number)
-        kept = promised.flushed if power else promised.end
-        complaints += [f"log {number} {fault}" for fault in _of_log(log, promised, kept)]
+    if said != moment.said:
+        complaints.append(f"it said {said.decode()}, and last {moment.said.decode()}")
+    complaints += _broken_by(logs, moment, power=power)
     for log in logs:
         log.abandon()  # hundreds of images would hold thousands of descriptors
     return complaints
+
+
+def _broken_by(logs: LogDirectory, moment: Moment, *, power: bool) -> Iterator[str]:
+    for key, reason in logs.offline.items():
+        yield f"{key} is offline: {reason}"
+    for number, promised in moment.logs.items():
+        log = None if logs.offline else logs.log("t", number)
+        kept = promised.flushed if power else promised.end
+        for fault in _of_log(log, promised, kept):
+            yield f"log {number} {fault}"
 
 
 def _of_log(log: Log | None, promised: Promised, kept: int) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Faults of durability put in on purpose: each must be caught, by name.
 
 Those of the engine forget a sync that was promised: crash images show it. Those of the seam say
-that something was synced which was not; the ledger believes them, and the trace does not.
+that something was synced which was not; the ledger believes them, and the trace does not. A disk
+that forgets what the kernel had not written shows both.
 """
 
 import os
@@ -30,7 +31,10 @@ def _skip_dirsync(patch: pytest.MonkeyPatch) -> None:
     def without_directories(self: Unflushed, point: int) -> list[Syncable]:
         return whole(self, point)[:-2]
 
+    def none(_self: disk.DiskDirectory) -> None: ...
+
     patch.setattr(Unflushed, "_named_since", without_directories)
+    patch.setattr(disk.DiskDirectory, "sync", none)
 
 
 def _fsync_wrong_file(patch: pytest.MonkeyPatch) -> None:
@@ -72,6 +76,15 @@ SEAM: Mapping[str, Mapping[str, Callable[[int], None]]] = {
     "skip_dirsync": {"fsync": _nothing},
     "fsync_wrong_file": {"fdatasync": _another},
 }
+
+
+def seam_plant(name: str) -> Plant:
+    """As one of the engine's, until it is taken back."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        patch.setitem(vars(disk), "os", _PlantedOs(**SEAM[name]))
+
+    return plant
 
 
 def plant_in_seam(name: str) -> None:

@@ -38,6 +38,14 @@ def need_mounts() -> None:
     need_that("mount", works=os.geteuid() == 0 and _can_unshare(), why="needs to be root here")
 
 
+def need_disks() -> None:
+    """As `need_mounts`, and for images that can be mounted."""
+    need_mounts()
+    need("mkfs.ext4", "losetup")
+    found = subprocess.run(["losetup", "--find"], capture_output=True, check=False, timeout=30)
+    need_that("loop", works=found.returncode == 0, why="devices are not to be had here")
+
+
 def _can_unshare() -> bool:
     pid = os.fork()
     if pid == 0:
@@ -75,7 +83,6 @@ def mount_image(image: Path, place: Path) -> None:
 
 
 def make_image(image: Path, size_bytes: int) -> None:
-    need("mkfs.ext4")
     with image.open("wb") as file:
         file.truncate(size_bytes)
     _run("mkfs.ext4", "-q", "-F", str(image))

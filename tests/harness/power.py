@@ -1,7 +1,7 @@
 """Real clusters that lose power: who wrote what until then, and what must be there afterwards."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +63,25 @@ def create(cluster: Cluster, topic: str, configs: Mapping[str, str]) -> None:
 
 def power_loss(cluster: Cluster, *words: str) -> Any:
     return cluster.done("chaos", "power-loss", *words, "--json").document
+
+
+def wrong_after_power_loss(
+    cluster: Cluster, topic: str, senders: Sequence[Sender], *, loses_nothing: bool
+) -> list[str]:
+    """Once all are in sync again, what a topic that these wrote to must not look like: it holds a
+    part from the front, without a hole, all that was acknowledged where nothing may be lost, and
+    the same on every replica."""
+    left = log_of(cluster, topic)
+    wrong = []
+    if left != [(number, b"%d" % number) for number in range(len(left))]:
+        wrong.append(f"{topic}: what is left is no part from the front")
+    if len(left) > senders[-1].sent:
+        wrong.append(f"{topic}: {len(left)} records of {senders[-1].sent}")
+    lost = {row for sender in senders for row in sender.acked}.difference(left)
+    if lost and loses_nothing:
+        wrong.append(f"{topic}: {len(lost)} acknowledged records are lost from {min(lost)} on")
+    assert_replicas_equal(cluster, topic)
+    return wrong
 
 
 def log_of(cluster: Cluster, topic: str) -> list[tuple[int, bytes]]:

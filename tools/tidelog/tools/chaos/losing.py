@@ -84,11 +84,16 @@ def lose(
         done.append(Lost(victim, len(found.files), rows, found.is_full))
         if not dry:
             make_image(found, image)
-            for name, _ in ledgers_left(run_id, victim.ledger, data_dir):
-                remove_ledger(run_id, name)
-            remove_ledger(run_id, victim.ledger)
-            forget_saved(data_dir, victim.ledger)
+            forget_ledger(run_id, data_dir, victim)
     return done
+
+
+def forget_ledger(run_id: str, data_dir: str, victim: Victim) -> None:
+    """All there is was on the disk: nothing that an earlier life said of it counts any more."""
+    for name, _ in ledgers_left(run_id, victim.ledger, data_dir):
+        remove_ledger(run_id, name)
+    remove_ledger(run_id, victim.ledger)
+    forget_saved(data_dir, victim.ledger)
 
 
 def shown_path(data_dir: str) -> Callable[[str], str]:
