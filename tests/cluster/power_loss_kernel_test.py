@@ -13,7 +13,7 @@ from harness.cluster import Cluster
 from harness.dark_disks import DarkCluster, on_dark_disks
 from harness.power import Sender, create, log_of, wrong_after_power_loss
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
 
 POLICIES = ("os", "commit")
 ACKED = 60

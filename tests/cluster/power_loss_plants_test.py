@@ -4,6 +4,7 @@ verdict as of the crash images that an ordinary user can make, and each forgotte
 Needs root and loop devices; skips without.
 """
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from harness.disk_plants import ENGINE, SEAM, seam_plant
 from harness.mounts import need_disks, own_mounts
 from tidelog.node.runtime.disk import make_for_good
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
 
 PLANTS = {f"engine {name}": plant for name, plant in ENGINE.items()}
 PLANTS |= {f"seam {name}": seam_plant(name) for name in SEAM}
@@ -40,7 +41,9 @@ def after_a_cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cut]:
         recording = Recording(run, POLICIES[policy], Random(steps)).moments(steps, steps)
         moment = next(recording)
         disk.cut(recording.close)
-        return broken_promises(moment, run / "live", power=True)
+        wrong = broken_promises(moment, run / "live", power=True)
+        shutil.rmtree(run)
+        return wrong
 
     with own_mounts():
         disk.begin()
