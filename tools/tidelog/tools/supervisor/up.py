@@ -48,6 +48,13 @@ _DESCRIPTORS_MAX = 1 << 20
 log = EventLog("supervisor")
 
 
+_LIMITS = {
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+}
+"""What brokers call them."""
+
+
 class Request(Struct, frozen=True):
     """What `tidelog up` was asked for; `wish` is already checked."""
 
@@ -65,7 +72,29 @@ def wish(flags: Flags, environment: Mapping[str, str], folder: Path) -> Wish:
     from tidelog.node.settings import BROKER  # noqa: PLC0415 -- only a start needs the tables
 
     table: Table = BROKER
-    return gather(flags, environment, folder, table)
+    found = gather(flags, environment, folder, table)
+    _check_flushes(found)
+    return found
+
+
+def _check_flushes(found: Wish) -> None:
+    """A policy that counts on a limit nobody has set would hardly ever flush."""
+    from tidelog.node.log.flush_policy import lacking  # noqa: PLC0415 -- as above
+    from tidelog.node.settings import topic_reader  # noqa: PLC0415 -- as above
+
+    for broker in (None, *sorted(found.broker_settings)):
+        given = found.settings if broker is None else found.settings_of(broker)
+        if "flush.policy" not in given:
+            continue
+        value = topic_reader({}, given)
+        name = lacking(value("flush.policy"), value("flush.messages"), value("flush.ms"))
+        if name is not None:
+            who = "" if broker is None else f"broker.{broker}: "
+            limit = _LIMITS[name]
+            raise SettingError(
+                f"{who}flush.policy={given['flush.policy']} flushes by {limit}, which sets no "
+                f"limit: give it too, as --set {limit}=N"
+            )
 
 
 def start(request: Request, report: Report, began: Instant) -> int:
