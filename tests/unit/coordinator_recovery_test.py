@@ -6,6 +6,7 @@ from harness.controllers import ONE, THREE, TWO, Controlled, topic
 from harness.conversations import Conversation
 from harness.lossy_controller import POWER_LOSS, UNCLEAN, Lossy, all_lost_power
 from tidelog.coordinator.controller.front import LossyElection
+from tidelog.coordinator.controller.recovery import Window
 from tidelog.coordinator.controller.requests import (
     TellLogEnds,
 )
@@ -286,4 +287,4 @@ def test_an_election_that_loses_records_is_said_aloud_once_it_is_on_disk() -> No
     talk.force()
     assert talk.logged == []
     talk.settle()
-    assert talk.logged == [LossyElection("t", 0, BrokerId(0), Epoch(2), 0)]
+    assert talk.logged == [LossyElection("t", 0, BrokerId(0), Epoch(2), Window(0))]

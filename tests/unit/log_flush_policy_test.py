@@ -10,6 +10,8 @@ from tidelog.node.log.flush_policy import LONG_MAX, OS, FlushRules, word_of
 from tidelog.node.replica.hosting import log_settings
 from tidelog.node.settings import BROKER, TOPIC
 
+AFTER, MEANWHILE = "what came after the last flush: ", ", and what came while that was under way"
+
 
 def rules(topic: dict[str, str], broker: dict[str, str] | None = None) -> FlushRules:
     return log_settings(topic, broker or {}).flush
@@ -18,6 +20,25 @@ def rules(topic: dict[str, str], broker: dict[str, str] | None = None) -> FlushR
 def test_unless_told_otherwise_the_kernel_decides() -> None:
     assert rules({}) is OS
     assert OS.word == "os"
+
+
+@pytest.mark.parametrize(
+    ("topic", "window"),
+    [
+        ({}, "all that the kernel had not written back"),
+        ({"flush.policy": "commit"}, "nothing that was acknowledged"),
+        (
+            {"flush.policy": "bytes+messages", "flush.messages": "7"},
+            f"{AFTER}7 records or 500 bytes{MEANWHILE}",
+        ),
+        (
+            {"flush.policy": "interval", "flush.ms": "5"},
+            f"{AFTER}5 ms{MEANWHILE}",
+        ),
+    ],
+)
+def test_what_a_power_loss_may_take_is_said_in_words(topic: dict[str, str], window: str) -> None:
+    assert rules(topic, {"flush.bytes": "500"}).window == window
 
 
 @pytest.mark.parametrize(

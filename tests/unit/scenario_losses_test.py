@@ -96,7 +96,7 @@ def test_what_an_election_loses_is_counted_to_the_record() -> None:
     assert (view.lossy_elections, view.lost_records) == (1, 40)
     lost = cluster.witness.truth(KEY).lost
     assert (lost[0].base, lost[-1].end) == (60, 100)
-    assert [one.lost_records for one in cluster.coordinator.lossy] == [40]
+    assert [one.lost.records for one in cluster.coordinator.lossy] == [40]
 
 
 def test_offset_out_of_range_after_rollback() -> None:

@@ -127,6 +127,9 @@ def test_all_replica_power_loss_under_messages_loses_few_and_says_how_many() -> 
     view = scene.cluster.view()
     assert view.lossy_elections == 1
     assert view.lost_records == 115 - scene.end(A)
+    (said,) = scene.cluster.coordinator.lossy
+    assert (said.lost.start, said.lost.records) == (scene.end(A), view.lost_records)
+    assert said.lost.bound.startswith("what came after the last flush: 20 records, and what came")
     assert scene.log(A) == scene.log(B) == scene.log(C)
 
 

@@ -7,6 +7,8 @@ from msgspec import Struct, field
 
 from tidelog.coordinator.controller.elections import Rules
 from tidelog.coordinator.transactions.shard import TransactionSettings
+from tidelog.node.flush_settings import rules_for
+from tidelog.node.log.flush_policy import FlushRules
 from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.node.origins import Layers
 from tidelog.node.settings import BROKER, topic_reader
@@ -54,6 +56,10 @@ class ControllerSettings(Struct, frozen=True):
             return rules_of(topic.configs, given) if topic.configs else inherited
 
         return of
+
+    def flush_rules(self, image: MetadataImage, topic: TopicView) -> FlushRules:
+        """When its brokers force it to disk, but for what a broker has of its own."""
+        return rules_for(topic.configs, self.layers(image).effective())
 
     def layers(self, image: MetadataImage) -> Layers:
         """What stands behind a topic's own settings: no broker's own, so that all agree."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 from tidelog.coordinator.controller.feed import Feed, Peer, Send, Session
 from tidelog.coordinator.controller.forwarding import Forwarded
 from tidelog.coordinator.controller.quorum import describe_quorum
+from tidelog.coordinator.controller.recovery import Window
 from tidelog.coordinator.controller.requests import (
     Activate,
     AskedAgain,
@@ -160,8 +161,7 @@ class LossyElection(Struct, frozen=True):
     partition: int
     leader: BrokerId
     leader_epoch: Epoch
-    lost_records: int
-    """As many as are known to be lost by it."""
+    lost: Window
 
 
 class TopicGone(Struct, frozen=True):
@@ -539,7 +539,7 @@ class Front:
                         partition=record.partition,
                         leader=after.leader,
                         leader_epoch=after.leader_epoch,
-                        lost_records=after.lost_records - before.lost_records,
+                        lost=self._shard.window_of(before, record),
                     )
 
     def _gone(self, records: Sequence[MetadataRecord]) -> Iterator[TopicGone]:

@@ -13,14 +13,26 @@ from msgspec import Struct
 from tidelog.coordinator.controller import elections
 from tidelog.coordinator.controller.selectors import Fit
 from tidelog.coordinator.settings import RulesOf
-from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Offset, Uuid
+from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, BrokerId, Epoch, Offset, Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import UNCLEAN_RECOVERY_WAIT_MS
+from tidelog.node.log.flush_policy import OS
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.wire.control import LogEnd
 from tidelog.wire.metadata_records import PartitionChanged, PartitionView
 
 Place = tuple[Uuid, int]
+
+
+class Window(Struct, frozen=True):
+    """What an election may have cost a partition."""
+
+    records: int
+    """As many as are known to be lost."""
+    start: Offset = NO_OFFSET
+    """From here on; NO_OFFSET where nobody said."""
+    bound: str = OS.window
+    """And no more than that, in words."""
 
 
 class _Wait(Struct):
@@ -64,6 +76,13 @@ class Recovery:
         """This life of a broker is over: what its next one has is not known."""
         for wait in self._waits.values():
             wait.ends.pop(broker, None)
+
+    def end_of(self, place: Place, leader_epoch: Epoch, broker: BrokerId) -> Offset:
+        """Where the log of one who was elected then ended; NO_OFFSET where it was not told."""
+        wait = self._waits.get(place)
+        if wait is None or wait.leader_epoch != leader_epoch or broker not in wait.ends:
+            return NO_OFFSET
+        return wait.ends[broker].end
 
     def elect(
         self, now: Instant, image: MetadataImage, rules: RulesOf, places: Iterable[Place]

@@ -18,7 +18,7 @@ from tidelog.coordinator.controller.isr_changes import alter_isr, damaged
 from tidelog.coordinator.controller.leader_elections import elect_leaders
 from tidelog.coordinator.controller.partitions_growth import create_partitions
 from tidelog.coordinator.controller.reassignments import alter_reassignments
-from tidelog.coordinator.controller.recovery import Recovery
+from tidelog.coordinator.controller.recovery import Recovery, Window
 from tidelog.coordinator.controller.requests import (
     Activate,
     AllocateProducerIds,
@@ -58,6 +58,7 @@ from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset, ProducerId,
 from tidelog.kernel.instant import Instant, s
 from tidelog.kernel.limits import LEADERS_MOVED_PER_DECISION_MAX, PRODUCER_ID_BLOCK
 from tidelog.kernel.shard import Decision
+from tidelog.node.log.flush_policy import OS
 from tidelog.node.metadata.features import KEPT, SUPPORTED
 from tidelog.node.metadata.image import BrokerView, MetadataImage
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -69,6 +70,7 @@ from tidelog.wire.metadata_records import (
     FeatureChanged,
     MetadataRecord,
     PartitionChanged,
+    PartitionView,
     ProducerIdsAllocated,
 )
 
@@ -295,6 +297,17 @@ class ControllerShard:
         departed, replies = self._known(now, lost=broker_id)
         lost = brokers.fence(self.image, rules, [broker])
         return Decision((*lost, *departed), ((asked, DONE), *left, *replies))
+
+    def window_of(self, before: PartitionView, election: PartitionChanged) -> Window:
+        """What was lost where this one leads now, as far as can be told."""
+        place, after = (election.topic, election.partition), election.view
+        topic = self.image.topics.get(election.topic)
+        rules = OS if topic is None else self._settings.flush_rules(self.image, topic)
+        return Window(
+            records=after.lost_records - before.lost_records,
+            start=self._recovery.end_of(place, before.leader_epoch, after.leader),
+            bound=rules.window,
+        )
 
     def _life_over(self, broker_id: BrokerId) -> _Replies:
         """Forget what is known of this life only; who wanted to leave has left."""

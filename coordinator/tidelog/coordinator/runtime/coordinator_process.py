@@ -289,7 +289,9 @@ class CoordinatorProcess:
             partition=f"{effect.topic}-{effect.partition}",
             leader=effect.leader,
             epoch=effect.leader_epoch,
-            records_lost_at_least=effect.lost_records,
+            records_lost_at_least=effect.lost.records,
+            lost_from=effect.lost.start,
+            lost_at_most=effect.lost.bound,
             reason="no replica that surely has every acknowledged record was there",
         )
 

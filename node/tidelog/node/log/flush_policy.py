@@ -43,6 +43,21 @@ class FlushRules(Struct, frozen=True):
         """`word` as a number; never 0."""
         return sum(1 << _WORDS.index(one) for one in self.word.split("+"))
 
+    @property
+    def window(self) -> str:
+        """What a power loss of all replicas may take of a partition, in words."""
+        if self.commit:
+            return "nothing that was acknowledged"
+        limits = (
+            (self.messages, f"{self.messages} records"),
+            (self.interval_ms, f"{self.interval_ms} ms"),
+            (self.bytes, f"{self.bytes} bytes"),
+        )
+        given = " or ".join(text for limit, text in limits if limit < LONG_MAX)
+        if not given:
+            return "all that the kernel had not written back"
+        return f"what came after the last flush: {given}, and what came while that was under way"
+
     def is_due(self, records: int, size: int) -> bool:
         """Whether so much unflushed is too much, whatever its age."""
         return self.commit or records >= self.messages or size >= self.bytes

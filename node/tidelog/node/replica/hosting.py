@@ -17,8 +17,9 @@ from tidelog.kernel.ids import (
     TopicPartition,
 )
 from tidelog.kernel.instant import Instant
+from tidelog.node.flush_settings import rules_for
 from tidelog.node.log.directories import LogDirectories
-from tidelog.node.log.flush_policy import FlushRules, flush_rules
+from tidelog.node.log.flush_policy import FlushRules
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.validation import rules_of
@@ -27,7 +28,7 @@ from tidelog.node.replica.follower import Follower
 from tidelog.node.replica.leader import AdvanceHighWatermark, Leader
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.throttle import Throttled, throttled_of
-from tidelog.node.settings import BROKER, topic_reader
+from tidelog.node.settings import topic_reader
 from tidelog.wire.codecs import Codec
 from tidelog.wire.control import DamagedLog
 from tidelog.wire.errors import Rejected
@@ -408,18 +409,9 @@ def log_settings(topic: Mapping[str, str], broker: Mapping[str, str]) -> LogSett
         min_compaction_lag_ms=value("min.compaction.lag.ms"),
         max_compaction_lag_ms=value("max.compaction.lag.ms"),
         delete_retention_ms=value("delete.retention.ms"),
-        flush=_flush_rules(topic, broker, value),
+        flush=rules_for(topic, broker),
         producer_expiration_ms=int(broker.get("producer.id.expiration.ms", 86_400_000)),
     )
-
-
-def _flush_rules(
-    topic: Mapping[str, str], broker: Mapping[str, str], value: Callable[[str], Any]
-) -> FlushRules:
-    name = "flush.policy"
-    policy = value(name) if name in topic or name in broker else None
-    size = int(BROKER.read(broker, "flush.bytes"))
-    return flush_rules(policy, value("flush.messages"), value("flush.ms"), size)
 
 
 def _level(codec: Codec | None, value: Callable[[str], Any]) -> int | None:
