@@ -4,56 +4,194 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from harness.cluster import Cluster, until
 from harness.fetch_raw import FetchRefusedError, fetch_all
 from harness.produce_raw import batch_of, produce
 from harness.raw import RawClient
-from harness.transaction_raw import leader
+from harness.transaction_raw import (
+    RawProducer,
+    batches,
+    committed_offset,
+    coordinator,
+    end_of,
+    leader,
+)
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages import k08_offset_commit as k08
+from tidelog.wire.records import iterate_records
 
+COMMIT_MARKER = b"\1"
 _NOT_YET = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_NOT_AVAILABLE})
 
 
 @dataclass(slots=True)
-class Sender:
-    """One thread that sends one numbered record after the other, each once, until it may not."""
+class Worker:
+    """One thread that does one numbered thing after the other, each once, until it may not."""
 
     cluster: Cluster
     topic: str
     sent: int = 0
-    acked: list[tuple[int, bytes]] = field(default_factory=list)
-    """Offset and value."""
-    address: str = ""
     _stop: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
-    def sending(self) -> Iterator[None]:
-        self.address = leader(self.cluster.bootstrap, self.topic)
-        thread = threading.Thread(target=self._run, name="sender")
+    def sending(self) -> Iterator[Self]:
+        self.begin()
+        self._stop.clear()
+        thread = threading.Thread(target=self._run, name=type(self).__name__)
         thread.start()
         try:
-            yield
+            yield self
         finally:
             self._stop.set()
             thread.join(60)
             assert not thread.is_alive()
 
     def wait_for_acks(self, more: int) -> None:
-        wanted = len(self.acked) + more
-        until(lambda: len(self.acked) >= wanted, f"{more} more records are acknowledged")
+        wanted = self.done + more
+        until(lambda: self.done >= wanted, f"{more} more of {self.topic} are acknowledged")
+
+    @property
+    def done(self) -> int:
+        """How many were acknowledged."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """While nothing is broken yet."""
+
+    def one(self, raw: RawClient) -> bool:
+        """Whether it was acknowledged."""
+        raise NotImplementedError
+
+    def address(self) -> str:
+        return leader(self.cluster.bootstrap, self.topic)
 
     def _run(self) -> None:
         """A connection that ends is where it ends: what it sent last may be there or not."""
-        with suppress(OSError, EOFError), RawClient(self.address) as raw:
-            while not self._stop.is_set():
-                value = b"%d" % self.sent
-                self.sent += 1
-                answer = produce(raw, self.topic, batch_of(value))
-                if answer.error_code:
-                    break
-                self.acked.append((answer.base_offset, value))
+        with suppress(OSError, EOFError), RawClient(self.address()) as raw:
+            while not self._stop.is_set() and self.one(raw):
+                pass
+
+
+@dataclass(slots=True)
+class Sender(Worker):
+    """Sends records that hold their number."""
+
+    acked: list[tuple[int, bytes]] = field(default_factory=list)
+    """Offset and value."""
+
+    @property
+    def done(self) -> int:
+        return len(self.acked)
+
+    def one(self, raw: RawClient) -> bool:
+        value = b"%d" % self.sent
+        self.sent += 1
+        answer = produce(raw, self.topic, batch_of(value))
+        if not answer.error_code:
+            self.acked.append((answer.base_offset, value))
+        return not answer.error_code
+
+
+@dataclass(slots=True)
+class Committer(Worker):
+    """Commits one offset after the other, of a group that nobody is in."""
+
+    acked: int = 0
+
+    @property
+    def group(self) -> str:
+        return f"group of {self.topic}"
+
+    @property
+    def done(self) -> int:
+        return self.acked
+
+    def address(self) -> str:
+        return coordinator(self.cluster.bootstrap, self.group, kind=0)
+
+    def one(self, raw: RawClient) -> bool:
+        self.sent += 1
+        row = k08.OffsetCommitRequestPartition(partition_index=0, committed_offset=self.sent)
+        topics = [k08.OffsetCommitRequestTopic(name=self.topic, partitions=[row])]
+        request = k08.OffsetCommitRequest(group_id=self.group, topics=topics)
+        code = raw.ask(k08.API, 8, request).topics[0].partitions[0].error_code
+        if not code:
+            self.acked = self.sent
+        return not code
+
+
+@dataclass(slots=True)
+class Transactor(Worker):
+    """Commits one transaction after the other: a record in each of two topics, and an offset."""
+
+    acked: list[bytes] = field(default_factory=list)
+    producer: RawProducer | None = None
+
+    @property
+    def topics(self) -> tuple[str, str]:
+        return self.topic, f"{self.topic}-too"
+
+    @property
+    def group(self) -> str:
+        return f"transactions of {self.topic}"
+
+    @property
+    def done(self) -> int:
+        return len(self.acked)
+
+    def begin(self) -> None:
+        self.producer = RawProducer(self.cluster.bootstrap, self.topic).init()
+
+    def one(self, raw: RawClient) -> bool:
+        del raw  # each request goes to whoever it is for
+        assert self.producer is not None
+        self.sent += 1
+        value = b"%d" % self.sent
+        for topic in self.topics:
+            self.producer.write(topic, value)
+        codes = (
+            self.producer.add_offsets(self.group),
+            self.producer.commit_offset(self.group, self.topic, self.sent),
+            self.producer.end(committed=True),
+        )
+        if not any(codes):
+            self.acked.append(value)
+        return not any(codes)
+
+    def wrong(self) -> list[str]:
+        """Once everybody is back: what was acknowledged is there, and what was under way is there
+        in all its places or in none."""
+        bootstrap = self.cluster.bootstrap
+        RawProducer(bootstrap, self.topic).init()  # whatever is open ends now
+        until(lambda: all(not _is_open(bootstrap, one) for one in self.topics), "all is decided")
+        found = [_committed(bootstrap, one) for one in self.topics]
+        offset = committed_offset(bootstrap, self.group, self.topic)
+        wrong = []
+        if found[0] != found[1] or found[0][-1:] != [b"%d" % offset]:
+            wrong.append(f"torn: {found[0][-3:]}, {found[1][-3:]}, offset {offset}")
+        if not set(self.acked) <= set(found[0]) or len(set(found[0])) < len(found[0]):
+            wrong.append(f"of {len(self.acked)} acknowledged {len(found[0])} are there")
+        return wrong
+
+
+def _is_open(bootstrap: str, topic: str) -> bool:
+    return end_of(bootstrap, topic) != end_of(bootstrap, topic, isolation=0)
+
+
+def _committed(bootstrap: str, topic: str) -> list[bytes]:
+    """The records of transactions that were not aborted, in this topic of one producer."""
+    found: list[bytes] = []
+    held: list[bytes] = []
+    for header, batch in batches(bootstrap, topic):
+        if not header.is_control:
+            held += [one.value or b"" for one in iterate_records(batch)]
+        else:
+            (marker,) = iterate_records(batch)
+            found += held if (marker.key or b"")[-1:] == COMMIT_MARKER else []
+            held = []
+    return found
 
 
 def create(cluster: Cluster, topic: str, configs: Mapping[str, str]) -> None:
