@@ -1,10 +1,12 @@
 """The durability ledger against a trace of every file call of a whole cluster.
 
-Topics are made, written to, rolled, compacted, emptied, moved and deleted; brokers are killed and
-stopped, the coordinator is killed; then a clean end, and one that flushes everything. On every file
-and every name both must say the same: the ledger claims no more, and forgets no flush.
+Topics are made, written to, rolled, compacted, emptied, moved to other brokers and deleted; brokers
+are killed and stopped, the coordinator is killed; then a clean end, and one that flushes
+everything. On every file and every name both must say the same: the ledger claims no more, and
+forgets no flush.
 """
 
+import json
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,7 @@ def test_the_ledger_and_the_system_calls_tell_the_same_of_every_file(tmp_path: P
         cluster.done("broker", "start", "1")
         cluster.done("coordinator", "kill")
         busy(cluster, "second")
+        move(cluster)
         cluster.stop()
     assert cluster.replay is not None
     assert cluster.replay.syncs > 50
@@ -89,6 +92,17 @@ def busy(cluster: TracedCluster, gone: str) -> None:
     words = ["--partition", "0", "--before-offset", "200", "--yes"]
     cluster.done("topic", "delete-records", "busy", *words)
     cluster.done("topic", "delete", gone, "--yes")
+
+
+def move(cluster: TracedCluster) -> None:
+    """One topic to a broker alone, which the other's files of it do not outlive, and back."""
+    for replicas in ([1], [0], [0, 1]):
+        row = {"topic": "keys", "partition": 0, "replicas": replicas}
+        plan = json.dumps({"version": 1, "partitions": [row]})
+        cluster.done("partition", "reassign", "apply", "-", "--wait", text=plan)
+        with RawClient(leader(cluster.bootstrap, "keys")) as raw:
+            assert produce(raw, "keys", keyed_batch()).error_code == 0
+    cluster.done("wait", "isr", "keys")
 
 
 def keyed_batch() -> bytearray:
