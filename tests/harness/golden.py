@@ -1,5 +1,6 @@
 """Texts that a test compares with a file; `--golden=write` writes them anew, to be reviewed."""
 
+import difflib
 import os
 import re
 from collections.abc import Sequence
@@ -57,7 +58,10 @@ class Golden:
         if self.write:
             path.write_text(text, encoding="utf-8")
         wanted = path.read_text(encoding="utf-8") if path.exists() else ""
-        assert text == wanted, f"{path.name} differs; pytest --golden=write, then review the diff"
+        if text != wanted:
+            lines = difflib.unified_diff(wanted.splitlines(), text.splitlines(), "is", "was", n=0)
+            differs = f"{path.name} differs; pytest --golden=write, then review the diff"
+            raise AssertionError("\n".join((differs, *lines)))
 
 
 def spoken(words: Sequence[str], finished: Finished, *folders: Path) -> str:
