@@ -9,6 +9,7 @@ import pytest
 
 from harness.cluster import STAND_INS, Cluster
 from tidelog.kernel.launch import supervisor_socket
+from tidelog.tools.supervisor.folder import supervisor_in
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +71,13 @@ def test_a_broker_that_cannot_start_ends_the_start_with_its_sentence(idle: Clust
     for detach in ([], ["--detach"]):
         err = sentence(refusing, "up", "--base-port", "0", "--brokers", "1", *detach)
         assert err.endswith("cannot start broker 0: the data is on strike: give it a day off\n")
+
+
+def test_a_start_that_was_refused_has_let_go_of_the_folder_when_it_returns(idle: Cluster) -> None:
+    refusing = Cluster(idle.folder, program=STAND_INS, environment={"STAND_IN_BROKER": "refuses"})
+    for _ in range(3):
+        sentence(refusing, "up", "--base-port", "0", "--brokers", "1", "--detach")
+        assert supervisor_in(refusing.data) is None
 
 
 def test_a_broker_that_has_ended_before_its_parent_looks_ends_the_start_too(idle: Cluster) -> None:

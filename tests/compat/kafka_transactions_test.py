@@ -124,7 +124,7 @@ def test_filters_mean_the_same_whoever_sorts_out(bootstrap: str) -> None:
                         assert listed(client, one) == names, (version, one)
                     # The young one grows older while it is asked.
                     until(
-                        lambda: listed(client, Wanted(longer_than_ms=now() - began)) == {old.name},  # noqa: B023 -- of this turn
+                        lambda: listed(client, Wanted(longer_than_ms=now() - began)) == {old.name},
                         "the old one alone is older than that",
                     )
         finally:  # else the other tests wait for it

@@ -118,17 +118,23 @@ def _end_early(number: int, _frame: object) -> None:
 
 
 def detach(request: Request, report: Report, began: Instant) -> int:
-    """Start in a session of its own; return once the cluster is ready, or cannot be."""
+    """Start in a session of its own; return once the cluster is ready, or cannot be and has let go
+    of its folder: a second try may follow at once."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         os._exit(_detached(request, writer, began))
     os.close(writer)
+    code = 1
     try:
-        return relay(reader, report)
+        code = relay(reader, report)
     except KeyboardInterrupt:
         os.kill(pid, signal.SIGTERM)
         raise
+    finally:  # the report may have raised what it told
+        if code:
+            os.waitpid(pid, 0)
+    return code
 
 
 def _detached(request: Request, writer: int, began: Instant) -> int:
