@@ -9,6 +9,7 @@ import confluent_kafka
 import pytest
 
 from harness.cluster import Cluster, until
+from harness.librdkafka import LIVING
 
 TOPIC = "handed-over"
 PARTITIONS = 3
@@ -29,7 +30,7 @@ class Load:
         self.acked = set[int]()
         self.failed = list[str]()
         self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "acks": "1", "linger.ms": 0, "log_level": 0}
+            {"bootstrap.servers": bootstrap, "acks": "1", "linger.ms": 0, **LIVING}
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)

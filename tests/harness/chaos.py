@@ -15,6 +15,7 @@ from typing import Self
 import confluent_kafka
 
 from harness.cluster import Cluster, until
+from harness.librdkafka import LIVING
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.launch import board_name
 from tidelog.node.ipc.board import Board
@@ -69,7 +70,7 @@ class Load:
                 "enable.idempotence": True,
                 "linger.ms": 1,
                 "message.timeout.ms": 100_000,
-                "log_level": 0,
+                **LIVING,
             }
         )
         number = 0

@@ -19,6 +19,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from harness.cluster import until
+from harness.librdkafka import LIVING
 from harness.tidy_checks import PYTHON_ROOTS, ROOT
 from harness.transaction_checks import (
     numbers_of,
@@ -57,7 +58,7 @@ class Stream:
     admin: AdminClient = field(init=False)
 
     def __post_init__(self) -> None:
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, **LIVING})
 
     @property
     def outputs(self) -> dict[str, int]:
@@ -88,7 +89,7 @@ class Stream:
     def feed(self, numbers: range) -> None:
         """Each of them once."""
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "log_level": 0}
+            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, **LIVING}
         )
         for number in numbers:
             if not number % 10_000:
@@ -121,7 +122,7 @@ class Outputs:
                 "group.id": f"{stream.name}-outputs",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
-                "log_level": 0,
+                **LIVING,
             }
         )
         self._consumer.assign(

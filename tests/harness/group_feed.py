@@ -5,6 +5,8 @@ from typing import Final
 
 import confluent_kafka
 
+from harness.librdkafka import LIVING
+
 TOPIC: Final = "tides"
 PARTITIONS: Final = 24
 
@@ -35,7 +37,7 @@ class Feed:
                 "bootstrap.servers": self._bootstrap,
                 "enable.idempotence": True,
                 "message.timeout.ms": 100_000,
-                "log_level": 0,
+                **LIVING,
             }
         )
         turn = 0

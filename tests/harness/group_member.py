@@ -20,6 +20,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRa
 from aiokafka.errors import KafkaError as AioError
 
 from harness.group_journal import COMMIT_EVERY_S, Journal, Place
+from harness.librdkafka import LIVING
 
 with warnings.catch_warnings():
     # It loads its message schemas by a call that newer Pythons deprecate.
@@ -61,7 +62,7 @@ class Confluent:
                 "enable.auto.commit": False,
                 "max.poll.interval.ms": max(POLLED_MS, journal.session_ms),
                 "queued.max.messages.kbytes": 256,
-                "log_level": 0,
+                **LIVING,
                 **(classic if kind in ASSIGNORS else {}),
             }
         )

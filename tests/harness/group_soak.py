@@ -31,6 +31,7 @@ from harness.group_checks import (
 )
 from harness.group_feed import PARTITIONS, TOPIC, Feed
 from harness.group_member import SESSION_MS
+from harness.librdkafka import LIVING
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 
 OFFSETS_PARTITIONS: Final = 4
@@ -200,7 +201,7 @@ class GroupSoak:
         self._cluster = cluster
         self._rng = Random(seed)
         self._began = time.monotonic()
-        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **LIVING})
         self._faults = Faults(cluster, self._rng)
         self._groups: list[Group] = []
         coordinators = ("kill", "pause", "stop")

@@ -13,6 +13,7 @@ from typing import Any, Final
 import confluent_kafka
 
 from harness.cluster import Cluster, until
+from harness.librdkafka import LIVING
 from harness.raw import RawClient
 from tidelog.kernel.limits import MIB
 from tidelog.wire.errors import ErrorCode
@@ -182,7 +183,7 @@ class Operations:
     def _fill_and_read(self, topic: str, partitions: int) -> None:
         values = [b"%d/%d" % (self._made, number) for number in range(RECORDS)]
         told: list[confluent_kafka.KafkaError | None] = []
-        common = {"bootstrap.servers": self._cluster.bootstrap, "log_level": 0}
+        common = {"bootstrap.servers": self._cluster.bootstrap, **LIVING}
         producer = confluent_kafka.Producer(common | {"acks": "all", "enable.idempotence": True})
         for number, value in enumerate(values):
             producer.produce(
@@ -326,7 +327,7 @@ class Reader:
                 "group.id": "never-joined",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                "log_level": 0,
+                **LIVING,
             }
         )
         self._thread = threading.Thread(target=self._run, name="reader")

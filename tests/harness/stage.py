@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from harness.chaos import log_bytes
 from harness.cluster import Cluster, until
+from harness.librdkafka import LIVING
 from harness.produce_raw import produce
 from harness.raw import RawClient
 from tidelog.kernel.ids import BrokerId, uuid_text
@@ -38,7 +39,7 @@ PATIENCE_S = 30.0
 BROKERS = 4
 """One more than a topic has replicas: a witness that always lives."""
 _AT_THE_END = confluent_kafka.KafkaError._PARTITION_EOF
-_CLIENT = {"log_level": 0, "reconnect.backoff.max.ms": 200}
+_CLIENT = {**LIVING, "reconnect.backoff.max.ms": 200}
 
 
 class Said:

@@ -34,6 +34,7 @@ class Transformer:
         self._name = name
         self._count = 0
         common = {"bootstrap.servers": bootstrap, "log_level": 0, "client.id": name}
+        common["metadata.recovery.strategy"] = "none"  # see librdkafka.py
         self._producer = Producer(
             {
                 **common,

@@ -69,7 +69,8 @@ class SteadyConfluent(Threaded):
     name = "confluent-kafka"
 
     def _settings(self) -> dict[str, Any]:
-        return {"bootstrap.servers": self.bootstrap, "log_level": 0}
+        living = {"log_level": 0, "metadata.recovery.strategy": "none"}  # see librdkafka.py
+        return {"bootstrap.servers": self.bootstrap, **living}
 
     def produce(self) -> None:
         producer = confluent_kafka.Producer({**self._settings(), "enable.idempotence": True})

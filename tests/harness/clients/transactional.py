@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError as ConfluentError
 from confluent_kafka import TopicPartition as Place
 
 from harness.clients.facts import DEADLINE_S
+from harness.librdkafka import LIVING
 
 with warnings.catch_warnings():
     # It loads its message schemas by a call that newer Pythons deprecate.
@@ -68,7 +69,7 @@ class ConfluentProducer:
                 "bootstrap.servers": bootstrap,
                 "transactional.id": name,
                 "transaction.timeout.ms": timeout_ms,
-                "log_level": 0,
+                **LIVING,
             }
         )
         with _confluent():
@@ -109,7 +110,7 @@ class ConfluentProducer:
 
 
 def _group(bootstrap: str, group: str) -> dict[str, Any]:
-    return {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}
+    return {"bootstrap.servers": bootstrap, "group.id": group, **LIVING}
 
 
 @contextmanager
