@@ -36,6 +36,35 @@ def test_power_loss(running: Cluster, golden: Golden) -> None:
     golden("cli_chaos_power_loss", re.sub(r'"files": \d+', '"files": N', text))
 
 
+def test_disks(running: Cluster, golden: Golden) -> None:
+    """Nothing fails meanwhile that the broker cannot do without."""
+    running.create_topic("t")
+    running.done("produce", "t", text="one record\n")
+    text = told(
+        running,
+        ["chaos", "status", "--json"],
+        ["chaos", "io-error", "0", "--on", "read", "--partition", "t:0", "--once"],
+        ["chaos", "io-error", "0", "--on", "fsync", "--file", "snapshot", "--for", "1h", "--json"],
+        ["chaos", "io-error", "0", "--on", "read", "--log-dir", "log0", "--for", "1ms"],
+        ["chaos", "status"],
+        ["status"],
+        ["why", "broker", "0"],
+        ["chaos", "heal", "0"],
+        ["chaos", "heal", "--json"],
+        ["chaos", "io-error"],
+        ["chaos", "io-error", "0", "--once", "--for", "1s"],
+        ["chaos", "io-error", "0", "--for", "soon"],
+        ["chaos", "io-error", "1"],
+        ["chaos", "io-error", "0", "--log-dir", "log1"],
+        ["chaos", "io-error", "0", "--partition", "t"],
+        ["chaos", "io-error", "0", "--partition", "u:0"],
+        ["chaos", "io-error", "0", "--partition", "t:1"],
+        ["down"],
+        ["chaos", "io-error", "0"],
+    )
+    golden("cli_chaos_disks", re.sub(r"20\d\d-\d\d-\d\dT[0-9:.]+(\+00:00|Z)", "TIME", text))
+
+
 def test_corrupt(running: Cluster, golden: Golden) -> None:
     """Until the broker is asked for the batch it serves all else; nobody else has this topic."""
     running.create_topic("t")

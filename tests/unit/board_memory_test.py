@@ -53,7 +53,7 @@ def test_no_room_is_a_sentence_and_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(CannotStartError, match="no room for 116 KiB of shared memory"):
+    with pytest.raises(CannotStartError, match="no room for 117 KiB of shared memory"):
         Board.create(board_name(run), slots=4)
     assert memory_of_run(run) == []
 

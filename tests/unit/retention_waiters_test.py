@@ -11,6 +11,7 @@ from harness.produce_raw import batch_of, produce_request
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.node.runtime.cleaner_thread import CleanerParts, Retention
 from tidelog.node.runtime.flusher import Flusher
+from tidelog.node.runtime.healthy import Healthy
 from tidelog.node.runtime.unrecorded import Unrecorded
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response
@@ -53,6 +54,7 @@ class Look:
             log=Quiet(),  # type: ignore[arg-type] # an EventLog that says nothing
             on_disk_failed=fail,
             ledger=Unrecorded(),
+            faults=Healthy(),
             begins_later=self._begins_later,
         )
         Retention(parts).turn(START_MS)

@@ -88,6 +88,11 @@ def ledger_name(run_id: str, owner: str, part: int | None) -> str:
     return f"/tidelog-{run_id}-ledger-{owner}{'' if part is None else f'-{part}'}"
 
 
+def faults_name(run_id: str, broker_id: int) -> str:
+    """The shared-memory name of a broker's disk faults; there is none before the first one."""
+    return f"/tidelog-{run_id}-faults-{broker_id}"
+
+
 def broker_ledger(broker_id: int) -> str:
     """Whose ledger a broker's is."""
     return f"broker-{broker_id}"

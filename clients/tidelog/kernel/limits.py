@@ -118,6 +118,9 @@ COORDINATOR_SILENT_MS = 2_000
 COORDINATOR_STOPPED_MS = 200
 """With a standby; without one a stopped coordinator has as long as a silent one."""
 STANDBYS_MAX = 4
+DISK_FAULTS_MAX = 8
+"""Made on purpose, of one broker's disks at a time."""
+DISK_FAULT_DELAY_MAX_MS = 60_000
 
 assert RECEIVE_BUFFER_BYTES_FIRST <= RECEIVE_BUFFER_BYTES_STEADY <= RECEIVE_BUFFER_BYTES_KEPT
 assert RECEIVE_BUFFER_BYTES_KEPT <= REQUEST_BYTES_MAX

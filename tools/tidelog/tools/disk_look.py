@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import posix_ipc
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import TopicPartition
@@ -25,6 +25,7 @@ from tidelog.node.log.flush_policy import word_of
 from tidelog.node.origins import Layers
 from tidelog.node.replica.hosting import log_settings
 from tidelog.node.runtime.page_cache import look as look_at_pages
+from tidelog.tools.chaos.sick_disks import sick_in
 from tidelog.tools.chaos.survey import Recorded, recorded
 from tidelog.tools.disk_view import Broker, Flush, Replica, Segment, first_unstable
 from tidelog.tools.durable_end import Allowance, DurableEnd, durable_end
@@ -82,9 +83,18 @@ def look(folder: Folder, wanted: Wanted) -> list[Broker]:
     run = run_in(folder.path)
     run_id = None if run is None else run.run_id
     ids = [one for one in folder.brokers if wanted.broker in {None, one}]
-    slots = _slots(run_id if is_held(folder.path) else None, ids)
+    live = run_id if is_held(folder.path) else None
+    slots = _slots(live, ids)
     asked = _Asked(wanted, Allowance())
-    return [_broker(folder, run_id, one, slots.get(one), asked) for one in ids]
+    sick = [] if live is None else sick_in(live, str(folder.path))
+    return [
+        structs.replace(
+            _broker(folder, run_id, one, slots.get(one), asked),
+            faults=tuple(row.document for row in sick if row.broker == one),
+            sick=tuple(row.sentence for row in sick if row.broker == one),
+        )
+        for one in ids
+    ]
 
 
 def _slots(run_id: str | None, ids: Sequence[int]) -> dict[int, Slot]:

@@ -45,6 +45,10 @@ class Broker(Struct, frozen=True):
     flush_policy: str
     replicas: tuple[Replica, ...]
     last_flush: "Flush | None" = None
+    faults: tuple[Mapping[str, object], ...] = ()
+    """What was done to its disks on purpose."""
+    sick: tuple[str, ...] = ()
+    """The same, for people."""
 
 
 class Flush(Struct, frozen=True):
@@ -110,6 +114,7 @@ def broker_row(broker: Broker, now_ms: int, *, segments: bool) -> Row:
         **_counted(sums(everything)),
         "oldest_unflushed_ms": _age(min(ages, default=None), now_ms),
         "last_flush": last,
+        "faults": list(broker.faults),
         "partitions": [replica_row(one, now_ms, segments=segments) for one in broker.replicas],
     }
 

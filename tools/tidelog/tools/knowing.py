@@ -12,12 +12,13 @@ from tidelog.clients.cluster_view import refresh
 from tidelog.clients.failures import ClientError
 from tidelog.kernel.ids import TopicPartition
 from tidelog.kernel.instant import s
+from tidelog.tools.chaos.sick_disks import sick_in
 from tidelog.tools.connecting import connected
 from tidelog.tools.log_files.cluster_folder import open_folder
 from tidelog.tools.output import CliError, Target
 from tidelog.tools.reasons import Known
 from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
-from tidelog.tools.supervisor.folder import find, is_held, run_in
+from tidelog.tools.supervisor.folder import Run, find, is_held, run_in
 from tidelog.tools.supervisor.ports import HOST
 from tidelog.tools.timeline import gather
 from tidelog.tools.transaction_look import see_readers
@@ -49,6 +50,7 @@ def look(target: Target, places: Sequence[TopicPartition] = ()) -> Known:
         failed=failed,
         static={} if opened.cluster is None else opened.cluster.settings,
         servers=servers,
+        sick=_sick(run),
     )
 
 
@@ -70,6 +72,14 @@ def _brokers(target: Target) -> list[Row] | None:
     except (NotRunningError, SaidNoError):
         return None
     return [row for row in rows if row["role"] == "broker"]
+
+
+def _sick(run: Run | None) -> dict[int, list[str]]:
+    """What was done to disks on purpose, by broker."""
+    found: dict[int, list[str]] = {}
+    for one in [] if run is None else sick_in(run.run_id, run.data_dir):
+        found.setdefault(one.broker, []).append(one.sentence)
+    return found
 
 
 def _running(brokers: Sequence[Row]) -> str:

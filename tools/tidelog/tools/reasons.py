@@ -70,6 +70,7 @@ class Code(StrEnum):
     CLUSTER_DOWN = "cluster-down"
     WAITED_FOR = "waited-for"
     DIRECTORY_FAILED = "directory-failed"
+    SICK_DISK = "sick-disk"
     OPEN_TRANSACTION = "open-transaction"
     OVERDUE_TRANSACTION = "overdue-transaction"
     HANGING_TRANSACTION = "hanging-transaction"
@@ -105,6 +106,8 @@ class Known(Struct, frozen=True):
     """Settings of the last start."""
     failed: Mapping[int, Sequence[str]] = {}
     """Log directories that brokers say they cannot use."""
+    sick: Mapping[int, Sequence[str]] = {}
+    """Faults that are on, of brokers' disks."""
     servers: str = ""
     """Where the running brokers listen."""
 
@@ -360,6 +363,7 @@ def of_broker(known: Known, broker: int) -> list[Reason]:
     if broker in known.failed:
         sentence = f"{_failed(known, broker)}: others lead what lay there, where there are any"
         found.append(Reason(Code.DIRECTORY_FAILED, sentence, _logs_of(broker), broker))
+    found += _sick(known, broker)
     hosted = list(hosts(known.image, broker))
     waiting = [one for one in hosted if one.waits_for(broker)]
     if waiting:
@@ -371,6 +375,12 @@ def of_broker(known: Known, broker: int) -> list[Reason]:
     if led_elsewhere:
         found.append(_leads_less(known, broker, led_elsewhere, is_away=away is not None))
     return found
+
+
+def _sick(known: Known, broker: int) -> Iterator[Reason]:
+    for what in known.sick.get(broker, ()):
+        sentence = f"its disk is made sick on purpose: {what}"
+        yield Reason(Code.SICK_DISK, sentence, (f"tidelog chaos heal {broker}",), broker)
 
 
 def _waited_for(broker: int, places: Sequence[Place]) -> Reason:

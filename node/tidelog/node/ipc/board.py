@@ -11,7 +11,7 @@ import posix_ipc
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.node.ipc import layout
 from tidelog.node.ipc.events import Event, EventRing, read_ring
-from tidelog.node.ipc.layout import Fences, Links, Slot, SlotWriter
+from tidelog.node.ipc.layout import Disks, Fences, Links, Slot, SlotWriter
 
 MEMORY_FOLDER = "/dev/shm"  # noqa: S108 -- where Linux keeps POSIX shared memory
 
@@ -29,6 +29,7 @@ class Board:
         self._rings: list[EventRing] = []
         self._fences: Fences | None = None
         self._links: Links | None = None
+        self._disks: Disks | None = None
         self.slots = 0
 
     @classmethod
@@ -95,6 +96,13 @@ class Board:
             self._links = Links(self._view)
         return self._links
 
+    @property
+    def disks(self) -> Disks:
+        """The fault switches of brokers' disks."""
+        if self._disks is None:
+            self._disks = Disks(self._view)
+        return self._disks
+
     def close(self) -> None:
         """Unmap. The board stays for the others until its name is removed and all have closed."""
         for writer in self._writers:
@@ -105,6 +113,8 @@ class Board:
             self._fences.release()
         if self._links is not None:
             self._links.release()
+        if self._disks is not None:
+            self._disks.release()
         self._view.release()
         self._map.close()
         os.close(self.descriptor)

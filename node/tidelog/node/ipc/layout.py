@@ -3,6 +3,8 @@
 ```
 header   64   magic, version, number of slots, size of the whole
 fences  512   one word per broker, written by the active coordinator only
+links 16384   fault switches of the pipes between brokers
+disks   512   one word per broker: 0 while its disks are well, else which page of faults is on
 slot i 1024   sequence, heartbeat, CRC; at byte 64 the words, written by process i only
 ring i        after the last slot: what happened, written by process i only (`events.py`)
 ```
@@ -25,13 +27,15 @@ from tidelog.kernel.limits import BROKERS_MAX, STANDBYS_MAX
 from tidelog.node.ipc.events import RING_BYTES
 
 MAGIC = b"tideBORD"
-VERSION = 3
+VERSION = 4
 _HEADER = struct.Struct("@8sIIQ")
 _HEADER_BYTES = 64
 _FENCE_BYTES = 8 * BROKERS_MAX
 _LINKS_AT = _HEADER_BYTES + _FENCE_BYTES
 _LINKS_BYTES = 4 * BROKERS_MAX * BROKERS_MAX
-_SLOTS_AT = _LINKS_AT + _LINKS_BYTES
+_DISKS_AT = _LINKS_AT + _LINKS_BYTES
+_DISKS_BYTES = 8 * BROKERS_MAX
+_SLOTS_AT = _DISKS_AT + _DISKS_BYTES
 _SLOT_BYTES = 1024
 _SLOT_HEAD_BYTES = 64
 _SEQUENCE, _HEARTBEAT, _CRC = range(3)
@@ -200,6 +204,31 @@ class Links:
         return self._words[sender * BROKERS_MAX + to]
 
     def release(self) -> None:
+        self._words.release()
+
+
+class Disks:
+    """Fault switches of brokers' disks, one aligned word each: 0, or the generation of the page
+    that says what is wrong (`fault_layout.py`). Whoever injects faults writes it, last of all."""
+
+    def __init__(self, board: memoryview) -> None:
+        self._words = board[_DISKS_AT : _DISKS_AT + _DISKS_BYTES].cast("q")
+        self._given: list[memoryview] = []
+
+    def set(self, broker: int, generation: int) -> None:
+        self._words[broker] = generation
+
+    def get(self, broker: int) -> int:
+        return self._words[broker]
+
+    def word(self, broker: int) -> memoryview:
+        """The very word, to be looked at before each operation."""
+        self._given.append(self._words[broker : broker + 1])
+        return self._given[-1]
+
+    def release(self) -> None:
+        for word in self._given:
+            word.release()
         self._words.release()
 
 

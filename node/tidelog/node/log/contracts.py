@@ -83,6 +83,11 @@ class FileSlice:
             or trust.trusts(self.position, self.position + self.size)
         )
 
+    @property
+    def was_checked(self) -> bool:
+        """Since it was doubted last; or it need not be."""
+        return self._is_checked
+
     def doubt(self) -> None:
         """Some of it is not in memory."""
         if self._trust is not None:

@@ -309,7 +309,9 @@ class Connection:
         assert isinstance(piece.file, DiskFile)
         fd = piece.file.fileno()
         cold_reads = self._parts.cold_reads
-        is_cached = cold_reads.is_cached(fd, position, left)
+        is_cached = cold_reads.is_cached(fd, position, left) and (
+            bool(self._file_sent) or piece.was_checked or not cold_reads.is_sick(fd)
+        )
         if not is_cached:
             piece.doubt()
         if not is_cached or (not self._file_sent and not piece.is_trusted):

@@ -46,6 +46,7 @@ from tidelog.node.runtime.aside import Aside
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.descriptors import share_of_this_process
 from tidelog.node.runtime.disk import open_disks
+from tidelog.node.runtime.disk_faults import DiskFaults
 from tidelog.node.runtime.ledger import open_ledger
 from tidelog.node.runtime.neighbours import Neighbours
 from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
@@ -210,7 +211,9 @@ class BrokerProcess:
             on_unreadable=self._on_storage_failure,
         )
         ledger = open_ledger(launch, broker_ledger(launch.broker_id), paths, self._log)
-        self._storage = Storage(parts, open_disks(paths, self._share.files, ledger), owner)
+        self._faults = DiskFaults(self._board, launch.run_id, launch.broker_id, paths)
+        disks = open_disks(paths, self._share.files, ledger, self._faults)
+        self._storage = Storage(parts, disks, owner)
         self._logs = self._storage.logs
         self._storage.open(log_settings({}, launch.settings))
         self._note_recovery()
@@ -234,7 +237,7 @@ class BrokerProcess:
             loop=self._loop,
             dispatcher=Dispatcher(self._broker, routes()),
             stats=self._stats,
-            cold_reads=ColdReads(self._loop),
+            cold_reads=ColdReads(self._loop, self._faults),
             frame_bytes_max=settings["socket.request.max.bytes"],
             log_refused=self._on_refused,
             is_lost=self._standing.is_lost,

@@ -22,6 +22,7 @@ from tidelog.node.log.swap import discard_unfinished
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.runtime.cleaner_worker import Failed, Order, Worker
 from tidelog.node.runtime.flusher import Flusher
+from tidelog.node.runtime.healthy import Healthy
 from tidelog.node.runtime.process import EventLog
 from tidelog.node.runtime.unrecorded import Unrecorded
 
@@ -49,6 +50,7 @@ class CleanerParts:
     log: EventLog
     on_disk_failed: Callable[[OSError], None]
     ledger: Unrecorded
+    faults: Healthy
     begins_later: Callable[["TopicPartition"], None]
     """Told of a partition whose oldest records went: who waits for them must look again."""
 
@@ -239,7 +241,7 @@ class CleanerThread:
             self._parts.loop.call_soon_threadsafe(self._ended, error)
 
     def _work(self, first: Candidate) -> None:
-        self._worker = worker = Worker(self._parts.ledger)
+        self._worker = worker = Worker(self._parts.ledger, self._parts.faults)
         try:
             found: Candidate | None = first
             while found is not None and not self._stopping:

@@ -14,15 +14,18 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from tidelog.kernel.failures import CorruptError
+from tidelog.node.ipc.fault_layout import Striker
 from tidelog.node.ipc.ledger_memory import LedgerMemory
 from tidelog.node.log.checkpoints import PARTITION_METADATA
 from tidelog.node.log.cleaning import Cleaned, Finished, Job, clean
 from tidelog.node.runtime.disk import open_disk
+from tidelog.node.runtime.disk_faults import open_faults
+from tidelog.node.runtime.healthy import Healthy
 from tidelog.node.runtime.ledger import Ledger
 from tidelog.node.runtime.unrecorded import Unrecorded
 
@@ -76,7 +79,7 @@ class Throttle:
 class Worker:
     """The broker's end. Used by one thread, but for `kill`."""
 
-    def __init__(self, ledger: Unrecorded) -> None:
+    def __init__(self, ledger: Unrecorded, faults: Healthy) -> None:
         import subprocess  # noqa: PLC0415 -- most brokers never need it
 
         self._ledger, self._told = ledger, ledger.helper()
@@ -84,7 +87,7 @@ class Worker:
         # Of the parent's path nothing but what its variables say: never the current folder.
         command = [sys.executable, "-P", "-m", "tidelog.node.runtime.cleaner_worker"]
         self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
-            [*command, str(os.getpid()), *self._told],
+            [*command, str(os.getpid()), str(len(self._told)), *self._told, *faults.helper()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -126,9 +129,17 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
     gc.disable()  # nothing here makes cycles, and the key map is large
-    ledger = _open_ledger(sys.argv[2:])
+    of_ledger, told = int(sys.argv[2]), sys.argv[3:]
+    disk = _Disk(_open_ledger(told[:of_ledger]), open_faults(told[of_ledger:], Striker.CLEANER))
     for line in sys.stdin.buffer:
-        _obey(msgspec.json.decode(line, type=Order), ledger)
+        _obey(msgspec.json.decode(line, type=Order), disk)
+
+
+class _Disk(NamedTuple):
+    """What is told of the files, and what they suffer from."""
+
+    ledger: Ledger | None
+    faults: Healthy
 
 
 def _open_ledger(told: list[str]) -> Ledger | None:
@@ -137,9 +148,9 @@ def _open_ledger(told: list[str]) -> Ledger | None:
     return None if memory is None else Ledger(memory, (), lambda: None, tells_syncs=True)
 
 
-def _obey(order: Order, ledger: Ledger | None) -> None:
+def _obey(order: Order, disk: _Disk) -> None:
     try:
-        _clean(order, ledger)
+        _clean(order, disk)
     except CorruptError as error:
         _say(Failed(str(error), is_damage=True))
     except OSError as error:
@@ -148,14 +159,15 @@ def _obey(order: Order, ledger: Ledger | None) -> None:
         _say(Failed(str(error), is_damage=not later))
 
 
-def _clean(order: Order, ledger: Ledger | None) -> None:
+def _clean(order: Order, disk: _Disk) -> None:
     """In that very directory, wherever it is moved to meanwhile."""
     descriptor = os.open(order.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     path = f"/proc/self/fd/{descriptor}"
+    ledger = disk.ledger
     if ledger is not None:
         ledger.also(path, os.path.dirname(order.path))  # noqa: PTH120 -- as long as the whole path
     try:
-        directory = open_disk(path, open_files_max=64, ledger=ledger)
+        directory = open_disk(path, open_files_max=64, ledger=ledger, faults=disk.faults)
         if (directory.read_all(PARTITION_METADATA) or b"") != order.metadata:
             raise FileNotFoundError(errno.ENOENT, "another topic's by now", order.path)
         for result in clean(directory, order.job, Throttle(order.bytes_per_second)):

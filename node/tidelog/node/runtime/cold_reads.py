@@ -10,8 +10,10 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.node.ipc.fault_layout import Operation
 from tidelog.node.log.scan import first_bad
 from tidelog.node.runtime.disk import read_into
+from tidelog.node.runtime.healthy import Healthy
 
 _PROBE: Final = bytearray(1)
 
@@ -19,8 +21,9 @@ _PROBE: Final = bytearray(1)
 class ColdReads:
     """Probes ranges, and reads cold ones in the loop's threads."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, faults: Healthy | None = None) -> None:
         self._loop = loop
+        self._faults = faults or Healthy()
         self.warmed = 0
         """Ranges that had to be read first."""
 
@@ -37,35 +40,47 @@ class ColdReads:
             return True
         return True
 
+    def is_sick(self, fd: int) -> bool:
+        """Whether reading the file is to fail or to take long: then that must be tried, though all
+        of it is in memory."""
+        return bool(self._faults.on[0]) and self._faults.hits_open(Operation.READ, fd)
+
     def check(self, fd: int, position: int, size: int, done: Callable[[int | None], None]) -> None:
         """Read whole batches into the cache, then call `done` on the loop: where the first bad one
         begins, or None."""
         self.warmed += 1
         # The file may be closed while the thread reads (the number of open files is bounded).
         own = os.dup(fd)
-        future = self._loop.run_in_executor(None, _read_through, own, position, size)
+        file = _OpenFile(own, self._faults)
+        future = self._loop.run_in_executor(None, _read_through, file, position, size)
         future.add_done_callback(lambda read: done(read.result()))
 
 
 class _OpenFile:
     """As much of a file as a check needs, by a descriptor; in any thread."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, faults: Healthy) -> None:
         self._fd = fd
+        self._faults = faults
 
     @property
     def size(self) -> int:
         return os.fstat(self._fd).st_size
 
     def read_into(self, position: int, buffer: memoryview) -> int:
+        if self._faults.on[0]:
+            self._faults.strike_open(Operation.READ, self._fd, len(buffer))
         return read_into(self._fd, position, buffer)
 
+    def close(self) -> None:
+        os.close(self._fd)
 
-def _read_through(fd: int, position: int, size: int) -> int | None:
+
+def _read_through(file: _OpenFile, position: int, size: int) -> int | None:
     try:
-        return first_bad(_OpenFile(fd), position, size)
+        return first_bad(file, position, size)
     except OSError as error:
         # What the disk cannot read is as bad as what it reads wrong.
         return position if error.errno == errno.EIO else None
     finally:
-        os.close(fd)
+        file.close()

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.files import Bytes
+from tidelog.node.ipc.fault_layout import Operation
+from tidelog.node.runtime.healthy import Healthy
 from tidelog.node.runtime.unrecorded import Unrecorded
 
 CREATE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -23,24 +25,31 @@ DIRECTORY_PERMISSIONS = 0o750
 
 
 def open_disk(
-    path: str, *, open_files_max: int | None = None, ledger: Unrecorded | None = None
+    path: str,
+    *,
+    open_files_max: int | None = None,
+    ledger: Unrecorded | None = None,
+    faults: Healthy | None = None,
 ) -> "DiskDirectory":
     """A directory whose files, together, hold a bounded number of descriptors open."""
     if open_files_max is None:
         # Half is for sockets, pipes and whatever else the process opens.
         open_files_max = max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
-    return DiskDirectory(path, None, OpenFiles(open_files_max, ledger))
+    return DiskDirectory(path, None, OpenFiles(open_files_max, ledger, faults))
 
 
 def open_disks(
-    paths: Iterable[str], open_files_max: int, ledger: Unrecorded | None = None
+    paths: Iterable[str],
+    open_files_max: int,
+    ledger: Unrecorded | None = None,
+    faults: Healthy | None = None,
 ) -> "list[DiskDirectory]":
     """As `open_disk`, several that share the bound."""
-    shared = OpenFiles(open_files_max, ledger)
+    shared = OpenFiles(open_files_max, ledger, faults)
     return [DiskDirectory(path, None, shared) for path in paths]
 
 
-def sync_path(path: str, ledger: Unrecorded) -> None:
+def sync_path(path: str, ledger: Unrecorded, faults: Healthy) -> None:
     """Force a file's bytes out.
 
     By a descriptor of its own: any thread may call this while the owner's is given away. It still
@@ -51,6 +60,8 @@ def sync_path(path: str, ledger: Unrecorded) -> None:
     except FileNotFoundError:
         return  # deleted meanwhile: nothing left that could be lost
     try:
+        if faults.on[0]:
+            faults.strike(Operation.SYNC, path)
         with ledger.syncing(fd):
             os.fdatasync(fd)
     finally:
@@ -59,15 +70,18 @@ def sync_path(path: str, ledger: Unrecorded) -> None:
 
 class OpenFiles:
     """Which files hold a descriptor: at most `limit`, the ones longest unused go first. And what
-    is told of all of them, what of them is on stable storage.
+    is told of all of them, what of them is on stable storage; and what they suffer from.
 
     Second chance instead of exact order: a use sets one flag, so that the produce and fetch
     paths do not reorder a list for every batch. Used by one thread only, but for the ledger.
     """
 
-    def __init__(self, limit: int, ledger: Unrecorded | None = None) -> None:
+    def __init__(
+        self, limit: int, ledger: Unrecorded | None = None, faults: Healthy | None = None
+    ) -> None:
         assert limit > 0
         self.ledger = ledger or Unrecorded()
+        self.faults = faults or Healthy()
         self._limit = limit
         self._files: dict[DiskFile, None] = {}
 
@@ -111,7 +125,7 @@ class DiskFile:
     Invariant: `size` counts whole appends only; what a failed one left behind lies above it.
     """
 
-    __slots__ = ("_directory", "_fd", "_open_files", "_size", "name", "readers", "used")
+    __slots__ = ("_directory", "_fd", "_open_files", "_sick", "_size", "name", "readers", "used")
 
     def __init__(self, directory: "DiskDirectory", name: str, open_files: OpenFiles) -> None:
         self.name = name
@@ -119,6 +133,7 @@ class DiskFile:
         self.readers = 0
         self._directory = directory
         self._open_files = open_files
+        self._sick = open_files.faults.on
         self._fd = -1
         self._size = self._open_first()
 
@@ -130,6 +145,8 @@ class DiskFile:
         fd = self._fd if self._fd >= 0 else self._open(REOPEN)
         self.used = True
         size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        if self._sick[0]:
+            self._strike(Operation.WRITE, size)
         if os.pwritev(fd, parts, self._size) != size:
             self._append_slowly(fd, parts, size)
         self._size += size
@@ -152,14 +169,20 @@ class DiskFile:
             raise
 
     def read(self, position: int, size: int) -> memoryview:
+        if self._sick[0]:
+            self._strike(Operation.READ, size)
         return memoryview(os.pread(self.fileno(), size, position))
 
     def read_into(self, position: int, buffer: memoryview) -> int:
+        if self._sick[0]:
+            self._strike(Operation.READ, len(buffer))
         return read_into(self.fileno(), position, buffer)
 
     def write_at(self, position: int, part: Bytes) -> None:
         assert position + len(part) <= self._size, "write_at never grows a file"
         fd = self.fileno()
+        if self._sick[0]:
+            self._strike(Operation.WRITE, len(part))
         self._open_files.ledger.changing_from(self._directory.path, fd, position)
         written = os.pwrite(fd, part, position)
         if written != len(part):
@@ -167,17 +190,19 @@ class DiskFile:
 
     def truncate(self, size: int) -> None:
         fd = self.fileno()
+        if self._sick[0]:
+            self._strike(Operation.NAME)  # it needs no room
         self._open_files.ledger.changing_from(self._directory.path, fd, min(size, self._size))
         os.ftruncate(fd, size)
         self._size = size
 
     def sync(self) -> None:
-        sync_path(self._path(), self._open_files.ledger)
+        sync_path(self._path(), self._open_files.ledger, self._open_files.faults)
 
     def held(self) -> "HeldFile | None":
         """To be synced in a thread by a descriptor that is there already; None where none is."""
         try:
-            return None if self._fd < 0 else HeldFile(os.dup(self._fd), self._open_files.ledger)
+            return None if self._fd < 0 else HeldFile(os.dup(self._fd), self._open_files)
         except OSError:  # there are no more: by its name then
             return None
 
@@ -204,6 +229,8 @@ class DiskFile:
         try:
             found = os.fstat(self._open(REOPEN))
         except FileNotFoundError:
+            if self._sick[0]:
+                self._strike(Operation.CREATE)
             with ledger.creating(directory.path, self.name):
                 found = os.fstat(self._open(CREATE))
                 ledger.made(found.st_ino)
@@ -223,6 +250,9 @@ class DiskFile:
     def _path(self) -> str:
         return f"{self._directory.path}/{self.name}"
 
+    def _strike(self, operation: Operation, size: int = 0) -> None:
+        self._open_files.faults.strike(operation, self._path(), size)
+
 
 class DiskDirectory:
     """One directory; its path follows when it or its parent moves."""
@@ -241,6 +271,16 @@ class DiskDirectory:
     @property
     def ledger(self) -> Unrecorded:
         return self._open_files.ledger
+
+    @property
+    def faults(self) -> Healthy:
+        return self._open_files.faults
+
+    def _strike(self, operation: Operation, name: str = "", size: int = 0) -> None:
+        """Of something in it, or of itself."""
+        faults = self._open_files.faults
+        if faults.on[0]:
+            faults.strike(operation, f"{self.path}/{name}" if name else self.path, size)
 
     def record(self, ledger: Unrecorded) -> None:
         """From now on, of all directories and files that share the bound with it."""
@@ -264,11 +304,13 @@ class DiskDirectory:
             make_for_good(self.path)
         elif not os.path.isdir(self.path):
             self._parent.make()
+            self._strike(Operation.CREATE)
             with self.ledger.creating(self._parent.path, self._name):
                 os.makedirs(self.path, mode=DIRECTORY_PERMISSIONS, exist_ok=True)
 
     def move(self, name: str) -> None:
         assert self._parent is not None, "the top directory stays where it is"
+        self._strike(Operation.NAME)
         with self.ledger.renaming(self._parent.path, self._name, name):
             os.rename(self.path, f"{self._parent.path}/{name}")
         self._name = name
@@ -301,6 +343,7 @@ class DiskDirectory:
         except FileNotFoundError:
             return None
         with open(fd, "rb") as file:
+            self._strike(Operation.READ, name, os.fstat(fd).st_size)
             return file.read()
 
     def read_part(self, name: str, position: int, size: int) -> bytes | None:
@@ -309,12 +352,14 @@ class DiskDirectory:
         except FileNotFoundError:
             return None
         try:
+            self._strike(Operation.READ, name, size)
             return os.pread(fd, size, position)
         finally:
             os.close(fd)
 
     def replace(self, name: str, content: bytes, *, durable: bool = True) -> None:
         ledger, new = self.ledger, f"{name}.tmp"
+        self._strike(Operation.REPLACE, name, len(content))
         try:
             fd = self._make_new(new)
         except FileExistsError:
@@ -324,6 +369,7 @@ class DiskDirectory:
             file.write(content)
             if durable:
                 file.flush()
+                self._strike(Operation.SYNC, name)
                 with ledger.syncing(fd):
                     os.fsync(fd)
         self.rename(new, name)
@@ -338,15 +384,18 @@ class DiskDirectory:
 
     def rename(self, old: str, new: str) -> None:
         path = self.path
+        self._strike(Operation.NAME, new)
         with self.ledger.renaming(path, old, new):
             os.rename(f"{path}/{old}", f"{path}/{new}")
 
     def unlink(self, name: str) -> None:
         path = self.path
+        self._strike(Operation.NAME, name)
         with contextlib.suppress(FileNotFoundError), self.ledger.removing(path, name):
             os.unlink(f"{path}/{name}")
 
     def remove_tree(self, name: str) -> None:
+        self._strike(Operation.NAME, name)
         with self.ledger.removing_tree(self.path, name):
             shutil.rmtree(f"{self.path}/{name}")
 
@@ -356,6 +405,7 @@ class DiskDirectory:
         except FileNotFoundError:
             return  # as a deleted file
         try:
+            self._strike(Operation.SYNC)
             with self.ledger.syncing_names(fd):
                 os.fsync(fd)
         finally:
@@ -366,14 +416,17 @@ class HeldFile:
     """A file that is only to be synced, by a descriptor of its own: a thread that opens and closes
     one itself waits twice more for its turn among the others."""
 
-    __slots__ = ("_fd", "_ledger")
+    __slots__ = ("_fd", "_open_files")
 
-    def __init__(self, fd: int, ledger: Unrecorded) -> None:
+    def __init__(self, fd: int, open_files: OpenFiles) -> None:
         self._fd = fd
-        self._ledger = ledger
+        self._open_files = open_files
 
     def sync(self) -> None:
-        with self._ledger.syncing(self._fd):
+        faults = self._open_files.faults
+        if faults.on[0]:
+            faults.strike_open(Operation.SYNC, self._fd)
+        with self._open_files.ledger.syncing(self._fd):
             os.fdatasync(self._fd)
 
     def let_go(self) -> None:
@@ -391,7 +444,7 @@ class NamedFile:
 
     def sync(self) -> None:
         directory = self._directory
-        sync_path(f"{directory.path}/{self._name}", directory.ledger)
+        sync_path(f"{directory.path}/{self._name}", directory.ledger, directory.faults)
 
 
 def make_for_good(path: str) -> None:
@@ -409,10 +462,14 @@ def make_for_good(path: str) -> None:
         os.close(fd)
 
 
-def probe(directory: str) -> None:
+def probe(directory: str, faults: Healthy) -> None:
     """OSError where nothing can be written there any more; in any thread, on a locked directory."""
-    fd = os.open(f"{directory}/{LOCK_NAME}", os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    path = f"{directory}/{LOCK_NAME}"
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
+        if faults.on[0]:
+            faults.strike(Operation.WRITE, path, 1)
+            faults.strike(Operation.SYNC, path)
         os.pwrite(fd, b"\n", 0)
         os.fdatasync(fd)
     finally:

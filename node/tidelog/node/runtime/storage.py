@@ -142,6 +142,7 @@ class Storage:
             log=parts.log,
             on_disk_failed=failed,
             ledger=self._places[logs].ledger,
+            faults=self._places[logs].faults,
             begins_later=parts.begins_later,
         )
         heard = Heard(
@@ -237,7 +238,8 @@ class Storage:
         if now < kept.probe_at:
             return
         kept.probe_at = now + _PROBE_AGAIN_S
-        looking = self._parts.loop.run_in_executor(None, probe, directory.path)
+        faults = self._places[directory].faults
+        looking = self._parts.loop.run_in_executor(None, probe, directory.path, faults)
         looking.add_done_callback(lambda done: self._probed(directory, done))
 
     def _probed(self, directory: LogDirectory, done: "asyncio.Future[None]") -> None:

@@ -17,6 +17,7 @@ from tidelog.tools.chaos.losing import (
     shown_path,
 )
 from tidelog.tools.commands.chaos_corrupt import corrupt
+from tidelog.tools.commands.chaos_disks import chaos_status, heal_disks, io_error
 from tidelog.tools.commands.cluster import VERSION, link_to
 from tidelog.tools.output import (
     NOT_FOUND,
@@ -46,13 +47,18 @@ _WORDS = {
 
 @click.group(
     cls=Group,
-    examples=("tidelog chaos power-loss 1", "tidelog chaos corrupt orders:0 --seed 42"),
+    examples=(
+        "tidelog chaos power-loss 1",
+        "tidelog chaos corrupt orders:0 --seed 42",
+        "tidelog chaos io-error 1 --on fsync --once",
+    ),
 )
 def chaos() -> None:
-    """Break a running cluster on purpose, each fault by a seed that repeats it."""
+    """Break a running cluster on purpose; what is drawn, is drawn by a seed that repeats it."""
 
 
-chaos.add_command(corrupt)
+for _command in (chaos_status, corrupt, heal_disks, io_error):
+    chaos.add_command(_command)
 
 
 @chaos.command(

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,10 @@ from tidelog.tools.output import (
     table,
 )
 from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
+
+if TYPE_CHECKING:
+    from tidelog.tools.chaos.sick_disks import Sick
+    from tidelog.tools.supervisor.folder import Run
 
 VERSION = 1
 _PORT_MAX = 65_535
@@ -198,6 +202,8 @@ def status(target: Target, *, as_json: bool) -> None:
     """Show a cluster: its processes as the kernel sees them, its partitions as they report."""
     with link_to(target) as link:
         document = link.ask("status")["status"]
+        sick = _sick(link.run)
+    document["faults"] = [one.document for one in sick]
     if as_json:
         emit_json(document)
         return
@@ -208,6 +214,8 @@ def status(target: Target, *, as_json: bool) -> None:
         f"topics     {document['topics']}, {document['partitions']} partitions: "
         f"{document['under_replicated']} under-replicated, {document['offline']} offline"
     )
+    for one in sick:
+        click.echo(f"faults     broker {one.broker}: {one.sentence} (tidelog chaos heal)")
     click.echo()
     columns = (
         "process",
@@ -221,6 +229,13 @@ def status(target: Target, *, as_json: bool) -> None:
         "replicas",
     )
     table([_row(process) for process in document["processes"]], columns)
+
+
+def _sick(run: "Run") -> "list[Sick]":
+    """Faults that were made on purpose: whoever wonders what is the matter is told."""
+    from tidelog.tools.chaos.sick_disks import sick_in  # noqa: PLC0415 -- `up` needs none of it
+
+    return sick_in(run.run_id, run.data_dir)
 
 
 def _row(process: Mapping[str, Any]) -> tuple[object, ...]:

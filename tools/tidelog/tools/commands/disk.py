@@ -120,6 +120,7 @@ def _show(
         )
         return
     _tables(rows, segments=segments)
+    _sick(brokers)
     _kernel(kernel)
 
 
@@ -140,6 +141,15 @@ def _tables(rows: Sequence[Row], *, segments: bool) -> None:
         ],
         _SEGMENTS,
     )
+
+
+def _sick(brokers: Sequence[Broker]) -> None:
+    """Faults that were made on purpose: they explain what the tables show."""
+    found = [f"broker {one.broker_id}: {what}" for one in brokers for what in one.sick]
+    if found:
+        click.echo()
+        for line in found:
+            click.echo(f"fault: {line} (tidelog chaos heal)")
 
 
 def _broker_cells(row: Row) -> Sequence[object]:
