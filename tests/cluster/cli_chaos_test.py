@@ -46,6 +46,8 @@ def test_disks(running: Cluster, golden: Golden) -> None:
         ["chaos", "io-error", "0", "--on", "read", "--partition", "t:0", "--once"],
         ["chaos", "io-error", "0", "--on", "fsync", "--file", "snapshot", "--for", "1h", "--json"],
         ["chaos", "io-error", "0", "--on", "read", "--log-dir", "log0", "--for", "1ms"],
+        ["chaos", "full-disk", "0", "--at", "checkpoint", "--file", "index"],
+        ["chaos", "full-disk", "0", "--file", "snapshot", "--json"],
         ["chaos", "status"],
         ["status"],
         ["why", "broker", "0"],

@@ -3,12 +3,16 @@ a healed disk costs nothing."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.cluster import until
+from harness.produce_raw import batch_of
+from harness.raw import RawClient
 from harness.stage import Stage, staged
+from tidelog.tools.chaos.sick_disks import sick_disks
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages import k35_describe_log_dirs as k35
 
 pytestmark = pytest.mark.slow
 
@@ -27,8 +31,8 @@ def sick(stage: Stage, ailment: str, broker: int, *words: str) -> None:
 
 def struck(stage: Stage) -> int:
     """By all faults together."""
-    rows: list[dict[str, Any]] = stage.cluster.done("chaos", "status", "--json").document["faults"]
-    return sum(row["struck"] for row in rows)
+    found = sick_disks(stage.cluster.runs[-1].run_id, lambda _broker: ())
+    return sum(one.struck for one in found)
 
 
 def heal(stage: Stage) -> None:
@@ -117,3 +121,74 @@ def test_a_leader_that_cannot_read_is_not_caught_up_from(stage: Stage) -> None:
     assert struck(stage) > 0
     heal(stage)
     is_well(stage, [b"all three", *values])
+
+
+def test_disk_full_roll(stage: Stage) -> None:
+    """And at a write, and at a checkpoint: who leads refuses and goes on leading, reads go on, the
+    producer waits, and with room again all is there, in order. At a flush it is an error."""
+    kept: list[bytes] = []
+
+    def write(count: int) -> None:
+        for _ in range(count):
+            kept.append(b"%d " % len(kept) * 1_000)
+            stage.sent(kept[-1])
+
+    write(2)
+    for point in ("roll", "write"):
+        sick(stage, "full-disk", A, "--at", point, "--partition", "t:0")
+        filling = [b"full %d " % number * 280 for number in range(7)]
+        waits = [stage.sending(value) for value in filling]
+        until(lambda: struck(stage) > 0, f"full at {point}")
+        assert stage.code(A, batch_of(bytes(16_000))) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert stage.read()[: len(kept)] == kept
+        assert stage.view().leader == A
+        assert waits[-1].offset is None
+        heal(stage)
+        stage.until_said(*waits)
+        kept += filling
+    sick(stage, "full-disk", A, "--at", "checkpoint")
+    write(8)
+    until(lambda: struck(stage) > 0, "full at a checkpoint")
+    until(lambda: "disk_full" in stage.cluster.logs(), "which is told")
+    stage.die(stage.pid(A))
+    assert stage.until_led(B, C) in {B, C}
+    heal(stage)
+    stage.start(A)
+    is_well(stage, kept)
+
+
+def test_a_disk_that_is_full_at_a_flush_has_lost_what_it_took(stage: Stage) -> None:
+    """So it is an error like any other: the directory ends, and is not asked again."""
+    stage.cluster.done("config", "set", "topic", "t", "flush.policy=commit")
+    stage.sent(b"before")
+    pid = stage.pid(A)
+    sick(stage, "full-disk", A, "--at", "fsync")
+    assert stage.sent(b"over a full disk") == [1]
+    ends(pid)
+    assert stage.until_led(B, C) in {B, C}
+    heal(stage)
+    stage.start(A)
+    is_well(stage, [b"before", b"over a full disk"])
+
+
+def test_a_follower_whose_disk_is_full_holds_nobody_up(tmp_path: Path) -> None:
+    """Its broker tells that nothing is free, though the machine's disk has room for all others."""
+    with staged(tmp_path, "min.insync.replicas=2", lag_ms=1_000) as stage:
+        stage.sent(b"before")
+        sick(stage, "full-disk", C)
+        assert stage.sent(b"without it") == [1]
+        assert set(stage.view().isr) == {A, B}
+        assert "No space left on device" in stage.cluster.logs()
+        assert free(stage, C) == 0 < free(stage, A)
+        pid = stage.pid(C)
+        heal(stage)
+        is_well(stage, [b"before", b"without it"])
+        assert stage.pid(C) == pid
+
+
+def free(stage: Stage, broker: int) -> int:
+    """As DescribeLogDirs tells."""
+    with RawClient(stage.address(broker)) as raw:
+        (row,) = raw.ask(k35.API, 4, k35.DescribeLogDirsRequest(topics=None)).results
+    assert isinstance(row.usable_bytes, int)
+    return row.usable_bytes

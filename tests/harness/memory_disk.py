@@ -30,6 +30,9 @@ class MemoryDisk:
         """What a file that is written to shows as its time."""
         self.broken: set[str] = set()
         """Topmost directories that nothing can be done with any more."""
+        self.failing: dict[str, int] = {}
+        """By operation, as `calls` has them, what becomes of each until it is healed: an `errno`.
+        `create` is the first opening of a file."""
         self.fail_append_after: int | None = None
         """The next append writes so many bytes and then finds the disk full."""
 
@@ -49,6 +52,12 @@ class MemoryDisk:
 
     def note(self, operation: str, name: str) -> None:
         self.calls.append((operation, name))
+        self.strike(operation, name)
+
+    def strike(self, operation: str, name: str) -> None:
+        code = self.failing.get(operation)
+        if code is not None and not MemoryDisk.seen_through:
+            raise OSError(code, "the disk is sick", name)
 
     def check(self, topmost: str) -> None:
         if topmost in self.broken and not MemoryDisk.seen_through:
@@ -217,7 +226,10 @@ class MemoryDirectory:
 
     def open(self, name: str) -> MemoryFile:
         self.disk.note("open", name)
-        inode = self._existing().names.setdefault(name, Inode())
+        names = self._existing().names
+        if name not in names:
+            self.disk.strike("create", name)
+        inode = names.setdefault(name, Inode())
         assert isinstance(inode, Inode), name
         return MemoryFile(self.disk, self.topmost, name, inode)
 

@@ -190,6 +190,26 @@ def test_there_is_room_for_so_many_and_for_one_more_once_one_is_over(disk: SickD
     assert len(disk.found()) == 1
 
 
+def test_a_full_disk_is_full_where_it_is_asked_and_has_no_room_left_to_tell_of(
+    disk: SickDisk,
+) -> None:
+    """Reads go on, and so does what needs no room. A part of a disk is never a full disk."""
+    file = log_in(partition(disk))
+    near, far = disk.paths
+    full = {"error": errno.ENOSPC}
+    disk.put(fault_of(Ailment.FULL_DISK, Operation.WRITE, partition="t-0", **full))
+    with pytest.raises(OSError, match="No space left"):
+        file.append([b"more"])
+    assert not disk.faults.is_full(near)
+    disk.put(fault_of(Ailment.FULL_DISK, Operation.WRITE, directory=1, **full))
+    assert (disk.faults.is_full(near), disk.faults.is_full(far)) == (False, True)
+    assert bytes(file.read(0, 5)) == CONTENT[:5]
+    file.truncate(3)
+    file.sync()
+    disk.heal()
+    assert not disk.faults.is_full(far)
+
+
 def test_a_slow_disk_waits_and_then_does_it(disk: SickDisk) -> None:
     file = log_in(partition(disk))
     disk.put(fault_of(Ailment.SLOW_DISK, Operation.READ, delay_ns=250_000_000))

@@ -1,4 +1,4 @@
-"""Named scenario 5.21 `disk_full_roll` under a replicated leader."""
+"""Named scenarios of 5.21 on disks that fail, are full or slow, under replicated partitions."""
 
 import errno
 from collections.abc import Sequence
@@ -10,6 +10,8 @@ from harness.memory_disk import MemoryDirectory, MemoryFile
 from harness.scenes import Scene
 from harness.simulated_cluster import A, B, C
 from tidelog.kernel.files import Bytes
+from tidelog.kernel.ids import Partition
+from tidelog.kernel.instant import s
 from tidelog.wire.errors import ErrorCode
 
 ALL = (A, B, C)
@@ -64,4 +66,114 @@ def test_disk_full_roll(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(cluster.replica(A).log.segments) == 2
     scene.settle()
     assert cluster.view().leader_epoch == epoch
+    scene.clients.check_all_is_there()
+
+
+def _is_well(scene: Scene) -> None:
+    """Its disk is mended and it is started again: all in sync, and nothing acknowledged is lost."""
+    cluster = scene.cluster
+    cluster.kill(A)
+    cluster.disks[A].failing.clear()
+    scene.start(A)
+    scene.until_isr(*ALL)
+    scene.wrote(scene.the_leader())
+    scene.settle()
+    scene.clients.check_all_is_there()
+    assert cluster.view().lossy_elections == 0
+    assert cluster.witness.truth(("t", Partition(0))).lost == []
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_fsync_eio_leader(code: int) -> None:
+    """Leadership moves, nothing is acknowledged over the error, and nothing is tried again: the
+    kernel would say next time that all is well. So too where a flush finds the disk full."""
+    scene = Scene(*ALL, flush_policy="commit")
+    cluster, disk = scene.cluster, scene.cluster.disks[A]
+    scene.wrote(A)
+    scene.settle()
+    epoch, flushed = cluster.view().leader_epoch, cluster.replica(A).log.recovery_point
+    disk.failing["sync"] = code
+    disk.calls.clear()
+    write = scene.clients.write(A)
+    cluster.until(lambda: scene.leader() == B)
+    assert not write.is_acked
+    assert sum(operation == "sync" for operation, _ in disk.calls) == 1
+    assert (scene.isr(), cluster.view().leader_epoch) == ({B, C}, epoch + 1)
+    assert flushed == 1
+    assert scene.wrote(scene.the_leader()).offset in {1, 2}, (
+        "behind what nobody answered for, or instead"
+    )
+    disk.failing.clear()  # "OK", says the kernel
+    cluster.run(15_000)
+    assert scene.isr() == {B, C}
+    _is_well(scene)
+
+
+def test_write_eio_leader() -> None:
+    """It is refused, and the directory is at its end: others lead."""
+    scene = Scene(*ALL)
+    scene.wrote(A)
+    scene.settle()
+    scene.cluster.disks[A].failing["append"] = errno.EIO
+    refused = scene.clients.write(A)
+    scene.cluster.until(lambda: refused.is_over)
+    assert refused.code == ErrorCode.KAFKA_STORAGE_ERROR
+    scene.cluster.until(lambda: scene.leader() == B)
+    assert scene.isr() == {B, C}
+    scene.wrote(scene.the_leader())
+    _is_well(scene)
+
+
+def test_a_follower_without_room_leaves_and_comes_back() -> None:
+    scene = Scene(*ALL, lag_ms=1_000)
+    scene.wrote(A)
+    scene.settle()
+    disk = scene.cluster.disks[C]
+    disk.failing["append"] = errno.ENOSPC
+    write = scene.clients.write(A)
+    scene.cluster.until(lambda: write.is_over)
+    assert write.is_acked
+    assert scene.isr() == {A, B}
+    disk.failing.clear()
+    scene.until_isr(*ALL)
+    scene.settle()
+    assert scene.end(C) == 2
+    scene.clients.check_all_is_there()
+
+
+def test_a_follower_whose_disk_is_slow_leaves_in_time_and_comes_back() -> None:
+    """Under `commit` it answers for what it flushed. Until it is out nothing is acknowledged; then
+    no more waits for it."""
+    scene = Scene(*ALL, lag_ms=1_000, flush_policy="commit")
+    scene.settle()
+    scene.cluster.lives[C].storage.hold()
+    began = scene.cluster.now
+    write = scene.clients.write(A)
+    scene.settle()
+    assert not write.is_over
+    scene.cluster.until(lambda: write.is_over)
+    assert write.is_acked
+    assert scene.isr() == {A, B}
+    assert scene.cluster.now - began <= s(1.5)
+    scene.cluster.lives[C].storage.let_go()
+    scene.until_isr(*ALL)
+    scene.wrote(A)
+    scene.settle()
+    scene.clients.check_all_is_there()
+
+
+def test_a_leader_whose_disk_is_slow_answers_for_nothing_early() -> None:
+    """It leads on: both others have the record on their disks, and it says so when it has, too."""
+    scene = Scene(*ALL, lag_ms=1_000, flush_policy="commit")
+    scene.wrote(A)
+    scene.settle()
+    scene.cluster.lives[A].storage.hold()
+    write = scene.clients.write(A)
+    scene.cluster.run(5_000)
+    assert (scene.high(A), scene.leader()) == (1, A)
+    assert not write.is_acked
+    assert scene.clients.fetch(A, 1).records in {None, b""}
+    scene.cluster.lives[A].storage.let_go()
+    scene.settle()
+    assert scene.high(A) == 2
     scene.clients.check_all_is_there()

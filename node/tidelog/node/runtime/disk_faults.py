@@ -6,6 +6,7 @@ thread.
 """
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -84,6 +85,16 @@ class DiskFaults(Healthy):
 
     def helper(self) -> list[str]:
         return [self._run_id, str(self._broker), *self._given]
+
+    def is_full(self, directory: str) -> bool:
+        if not self.on[0]:
+            return False
+        with self._lock:
+            page = self._follow()
+            if page is None:
+                return False
+            hits = self._hitting(page, self._touch(Operation.WRITE, directory))
+            return any(fault.error == errno.ENOSPC for _, fault in hits)
 
     def close(self) -> None:
         if self._page is not None:

@@ -29,6 +29,10 @@ class Healthy:
         """Whether `strike_open` would do anything."""
         return False
 
+    def is_full(self, directory: str) -> bool:
+        """Whether nothing more finds room there."""
+        return False
+
     def close(self) -> None:
         """Nobody asks again."""
 

@@ -70,6 +70,7 @@ class _Kept:
         self.logs = logs
         self.flusher = flusher
         self.commits = commits
+        self._faults = cleaner_parts.faults
         self.retention = Retention(cleaner_parts)
         self.cleaner = CleanerThread(cleaner_parts)
         self.path = os.path.abspath(logs.path)  # noqa: PTH100 -- a text for an answer
@@ -81,7 +82,8 @@ class _Kept:
             raise self.logs.failure
         volume = os.statvfs(self.path)
         # Not all that is free may be used: some of it is kept for the machine's owner.
-        return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
+        free = 0 if self._faults.is_full(self.logs.path) else volume.f_bavail * volume.f_frsize
+        return Space(volume.f_blocks * volume.f_frsize, free)
 
     def holds(self, key: TopicPartition) -> bool:
         return key in self.logs

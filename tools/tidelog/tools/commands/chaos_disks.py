@@ -16,6 +16,7 @@ from tidelog.node.ipc.board import no_room
 from tidelog.node.ipc.fault_layout import ANY, PAGE_BYTES, Ailment, DiskFault, FileGroup, Operation
 from tidelog.tools.chaos.sick_disks import (
     OPERATIONS,
+    ROOM,
     Sick,
     TooManyError,
     directories_of,
@@ -247,6 +248,37 @@ def io_error(target: Target, *, on: tuple[str, ...], as_json: bool, **asked: Any
     read that fails costs the replica, which others replace. Nothing touches the disk itself.
     """
     fault = fault_of(Ailment.IO_ERROR, _operations(on, OPERATIONS), error=errno.EIO)
+    _make(target, asked, [fault], as_json=as_json)
+
+
+@click.command(
+    "full-disk",
+    cls=Command,
+    examples=(
+        "tidelog chaos full-disk 1",
+        "tidelog chaos full-disk 0 --at roll --at checkpoint --for 30s",
+        "tidelog chaos full-disk 2 --at fsync --partition orders:0 --json",
+    ),
+)
+@_where_options
+@click.option(
+    "--at",
+    "at",
+    type=click.Choice(list(ROOM)),
+    multiple=True,
+    help="Where it is found out; again for more. [default: write, roll and checkpoint]",
+)
+@cluster_options
+@json_option
+def full_disk(target: Target, *, at: tuple[str, ...], as_json: bool, **asked: Any) -> None:  # noqa: ANN401 -- click's
+    """Have a broker find its disk full, though it is not.
+
+    Records are refused until there is room, reads go on, and checkpoints are tried again. A disk
+    that says so only at a flush has lost what it took: the log directory is at its end, as with an
+    error. Nobody else on the machine notices, and no room is taken.
+    """
+    operations = _operations(at or ("write", "roll", "checkpoint"), ROOM)
+    fault = fault_of(Ailment.FULL_DISK, operations, error=errno.ENOSPC)
     _make(target, asked, [fault], as_json=as_json)
 
 
