@@ -40,6 +40,7 @@ def test_disks(running: Cluster, golden: Golden) -> None:
     """Nothing fails meanwhile that the broker cannot do without."""
     running.create_topic("t")
     running.done("produce", "t", text="one record\n")
+    slow = ["chaos", "slow-disk", "0", "--file", "snapshot"]
     text = told(
         running,
         ["chaos", "status", "--json"],
@@ -48,6 +49,8 @@ def test_disks(running: Cluster, golden: Golden) -> None:
         ["chaos", "io-error", "0", "--on", "read", "--log-dir", "log0", "--for", "1ms"],
         ["chaos", "full-disk", "0", "--at", "checkpoint", "--file", "index"],
         ["chaos", "full-disk", "0", "--file", "snapshot", "--json"],
+        [*slow, "--delay", "1ms", "--fsync-delay", "2ms", "--rate", "9MB/s"],
+        [*slow, "--rate", "2KiB/s", "--json"],
         ["chaos", "status"],
         ["status"],
         ["why", "broker", "0"],
@@ -56,6 +59,9 @@ def test_disks(running: Cluster, golden: Golden) -> None:
         ["chaos", "io-error"],
         ["chaos", "io-error", "0", "--once", "--for", "1s"],
         ["chaos", "io-error", "0", "--for", "soon"],
+        ["chaos", "slow-disk", "0"],
+        ["chaos", "slow-disk", "0", "--rate", "fast"],
+        ["chaos", "slow-disk", "0", "--delay", "61s"],
         ["chaos", "io-error", "1"],
         ["chaos", "io-error", "0", "--log-dir", "log1"],
         ["chaos", "io-error", "0", "--partition", "t"],

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import until
-from harness.produce_raw import batch_of
+from harness.produce_raw import VERSION, batch_of, produce_request
 from harness.raw import RawClient
 from harness.stage import Stage, staged
 from tidelog.tools.chaos.sick_disks import sick_disks
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages import k00_produce as k00
 from tidelog.wire.messages import k35_describe_log_dirs as k35
 
 pytestmark = pytest.mark.slow
@@ -192,3 +193,46 @@ def free(stage: Stage, broker: int) -> int:
         (row,) = raw.ask(k35.API, 4, k35.DescribeLogDirsRequest(topics=None)).results
     assert isinstance(row.usable_bytes, int)
     return row.usable_bytes
+
+
+def test_a_follower_whose_disk_is_slow_leaves_in_time_and_comes_back(tmp_path: Path) -> None:
+    """Under `commit` it answers for what it has flushed: nobody waits longer than it takes to leave
+    it out, and nothing is acknowledged before that."""
+    with staged(tmp_path, "min.insync.replicas=2", "flush.policy=commit", lag_ms=1_000) as stage:
+        stage.sent(b"before")
+        sick(stage, "slow-disk", C, "--fsync-delay", "20s", "--partition", "t:0", "--once")
+        assert stage.sent(b"without it") == [1]
+        assert set(stage.view().isr) == {A, B}
+        assert stage.sent(b"nobody waits") == [2]
+        heal(stage)
+        is_well(stage, [b"before", b"without it", b"nobody waits"])
+
+
+def test_a_leader_whose_disk_is_slow_answers_for_nothing_early(stage: Stage) -> None:
+    """Nobody reads what it has not flushed, though the others have; each request ends in time."""
+    stage.cluster.done("config", "set", "topic", "t", "flush.policy=commit")
+    stage.sent(b"before")
+    sick(stage, "slow-disk", A, "--fsync-delay", "4s", "--partition", "t:0", "--once")
+    request = produce_request("t", batch_of(b"late"))
+    request.timeout_ms = 500
+    with RawClient(stage.address(A)) as client:
+        row = client.ask(k00.API, VERSION, request).responses[0].partition_responses[0]
+    assert (row.error_code, struck(stage)) == (ErrorCode.REQUEST_TIMED_OUT, 1)
+    assert stage.fetched(A, 1).high_watermark == 1
+    assert stage.view().leader == A
+    stage.until_high(A, 2)
+    heal(stage)
+    is_well(stage, [b"before", b"late"])
+
+
+def test_a_leader_whose_disk_stands_still_hands_over(stage: Stage) -> None:
+    """Its loop waits in a write: it is taken for hung, another leads, and when it moves again it
+    has nothing to say."""
+    stage.sent(b"before")
+    pid = stage.pid(A)
+    sick(stage, "slow-disk", A, "--delay", "8s", "--partition", "t:0", "--file", "log", "--once")
+    assert stage.sent(b"elsewhere") == [1]
+    assert stage.view().leader in {B, C}
+    heal(stage)
+    is_well(stage, [b"before", b"elsewhere"])
+    assert stage.pid(A) == pid

@@ -25,12 +25,23 @@ class SickDisk:
     def __init__(self, folder: Path, run_id: str, board: Board) -> None:
         self.run_id = run_id
         self.paths = [str(folder / name) for name in DIRECTORIES]
-        self.waited: list[float] = []
-        """Seconds that a slow disk made somebody wait: nobody did."""
-        self.faults = DiskFaults(board, run_id, BROKER, self.paths, sleep=self.waited.append)
+        self.waited_s = 0.0
+        """So long a slow disk would have had somebody wait."""
+        self.heals_after_s = float("inf")
+        self.faults = DiskFaults(board, run_id, BROKER, self.paths, sleep=self._waits)
         self.places: list[DiskDirectory] = open_disks(self.paths, 64, None, self.faults)
         for place in self.places:
             place.make()
+
+    def _waits(self, seconds: float) -> None:
+        self.waited_s += seconds
+        if self.waited_s >= self.heals_after_s:
+            self.heal()
+
+    def took_s(self) -> float:
+        """Since somebody asked last."""
+        took, self.waited_s = round(self.waited_s, 2), 0.0
+        return took
 
     def fails(self, on: Operation = EVERYTHING, **more: object) -> DiskFault:
         """From now on, with EIO unless it is said otherwise."""

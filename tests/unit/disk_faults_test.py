@@ -214,19 +214,22 @@ def test_a_slow_disk_waits_and_then_does_it(disk: SickDisk) -> None:
     file = log_in(partition(disk))
     disk.put(fault_of(Ailment.SLOW_DISK, Operation.READ, delay_ns=250_000_000))
     assert bytes(file.read(0, 5)) == CONTENT[:5]
-    assert disk.waited == [0.25]
+    assert disk.took_s() == 0.25
     disk.put(fault_of(Ailment.SLOW_DISK, Operation.READ, delay_ns=1_000_000_000_000))
     file.read(0, 5)
-    assert disk.waited == [0.25, 60.0], "the longer one counts, and there is an end to it"
+    assert disk.took_s() == 60.0, "the longer one counts, and there is an end to it"
+    disk.heals_after_s = 0.1
+    assert bytes(file.read(0, 5)) == CONTENT[:5]
+    assert disk.took_s() == 0.1, "nobody waits for a disk that is well again"
 
 
 def test_a_slow_disk_lets_so_many_bytes_through(disk: SickDisk) -> None:
     """What comes while it is busy waits for what came before: nobody slept here."""
     file = log_in(partition(disk))
     disk.put(fault_of(Ailment.SLOW_DISK, Operation.WRITE, bytes_per_second=1_000))
-    for _ in range(3):
+    for waits in (0.5, 1.0, 1.5):
         file.append([bytes(500)])
-    assert [round(one, 1) for one in disk.waited] == [0.5, 1.0, 1.5]
+        assert round(disk.took_s(), 1) == waits
 
 
 def test_a_page_that_is_being_written_keeps_what_was_known(disk: SickDisk) -> None:

@@ -30,6 +30,7 @@ from tidelog.node.ipc.fault_memory import FaultPage
 from tidelog.node.runtime.healthy import Healthy
 
 _DELAY_MAX_NS: Final = DISK_FAULT_DELAY_MAX_MS * 1_000_000
+_STEP_NS: Final = 50_000_000
 _BY_DESCRIPTOR: Final = "/proc/self/fd/"
 
 
@@ -67,8 +68,7 @@ class DiskFaults(Healthy):
                 page.struck.add(slot, fault, self._striker)
                 hits.append(fault)
             wait_ns = max((self._wait_ns(fault, size) for fault in hits), default=0)
-        if wait_ns > 0:
-            self._sleep(min(wait_ns, _DELAY_MAX_NS) / 1e9)
+        self._wait(min(wait_ns, _DELAY_MAX_NS))
         for fault in hits:
             if fault.error:
                 raise OSError(fault.error, os.strerror(fault.error), path)
@@ -99,6 +99,13 @@ class DiskFaults(Healthy):
     def close(self) -> None:
         if self._page is not None:
             self._page.close()
+
+    def _wait(self, left_ns: int) -> None:
+        """A little at a time: who is healed meanwhile waits no more."""
+        while left_ns > 0 and self.on[0]:
+            step_ns = min(left_ns, _STEP_NS)
+            self._sleep(step_ns / 1e9)
+            left_ns -= step_ns
 
     def _follow(self) -> FaultPage | None:
         """Know what the page says now. One that cannot be read yet, for it is being written, is

@@ -85,14 +85,26 @@ def what_of(fault: DiskFault, where: str = "") -> str:
     files = "" if fault.group is None else f" of {fault.group.word} files"
     partition = f" of {fault.partition}" if fault.partition else ""
     on = f"{_joined(_points(fault))}{files}{partition}{where}"
+
+    def one_or(one: str, many: str) -> str:
+        return one if len(_points(fault)) == 1 else many
+
     match fault.ailment:
         case Ailment.IO_ERROR:
-            return f"{on} fails with {errno.errorcode[fault.error]}"
+            return f"{on} {one_or('fails', 'fail')} with {errno.errorcode[fault.error]}"
         case Ailment.FULL_DISK:
-            return f"{on} finds the disk full"
+            return f"{on} {one_or('finds', 'find')} the disk full"
         case Ailment.SLOW_DISK:
-            delay = f"takes {fault.delay_ns / 1e6:g} ms more" if fault.delay_ns else ""
-            rate = f"gets {fault.bytes_per_second} B/s" if fault.bytes_per_second else ""
+            delay = (
+                f"{one_or('takes', 'take')} {fault.delay_ns / 1e6:g} ms more"
+                if fault.delay_ns
+                else ""
+            )
+            rate = (
+                f"{one_or('gets', 'get')} {fault.bytes_per_second} B/s"
+                if fault.bytes_per_second
+                else ""
+            )
             return f"{on} {' and '.join(one for one in (delay, rate) if one)}"
 
 

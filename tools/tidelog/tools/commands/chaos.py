@@ -17,7 +17,13 @@ from tidelog.tools.chaos.losing import (
     shown_path,
 )
 from tidelog.tools.commands.chaos_corrupt import corrupt
-from tidelog.tools.commands.chaos_disks import chaos_status, full_disk, heal_disks, io_error
+from tidelog.tools.commands.chaos_disks import (
+    chaos_status,
+    full_disk,
+    heal_disks,
+    io_error,
+    slow_disk,
+)
 from tidelog.tools.commands.cluster import VERSION, link_to
 from tidelog.tools.output import (
     NOT_FOUND,
@@ -57,7 +63,7 @@ def chaos() -> None:
     """Break a running cluster on purpose; what is drawn, is drawn by a seed that repeats it."""
 
 
-for _command in (chaos_status, corrupt, full_disk, heal_disks, io_error):
+for _command in (chaos_status, corrupt, full_disk, heal_disks, io_error, slow_disk):
     chaos.add_command(_command)
 
 

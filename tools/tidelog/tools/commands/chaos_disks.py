@@ -11,7 +11,7 @@ import click
 from msgspec import structs
 
 from tidelog.clients.consumer.offsets import duration_ms
-from tidelog.kernel.limits import DISK_FAULTS_MAX
+from tidelog.kernel.limits import DISK_FAULT_DELAY_MAX_MS, DISK_FAULTS_MAX
 from tidelog.node.ipc.board import no_room
 from tidelog.node.ipc.fault_layout import ANY, PAGE_BYTES, Ailment, DiskFault, FileGroup, Operation
 from tidelog.tools.chaos.sick_disks import (
@@ -47,6 +47,9 @@ from tidelog.tools.supervisor.folder import Run, read_cluster
 _F = TypeVar("_F", bound=Callable[..., object])
 _COLUMNS: Final = ("BROKER", "FAULT", "WHAT", "PARTITION", "FILES", "LOG DIR", "SINCE", "STRUCK")
 _PARTITION: Final = re.compile(r"([^/]+):([0-9]+)")
+_RATE: Final = re.compile(r"([0-9]+)(B|[kKM]B|[KM]iB)?(?:/s)?")
+_UNITS: Final = {"B": 1, "kB": 1_000, "KB": 1_000, "MB": 10**6, "KiB": 1 << 10, "MiB": 1 << 20}
+_RATE_MAX: Final = 10**12
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -69,6 +72,26 @@ class Length(click.ParamType[int]):
             self.fail(f"{value!r} is no length of time: 50ms, 5s or 1m30s is", param, ctx)
         if self._ms_max is not None and found > self._ms_max:
             self.fail(f"{value!r}: at most {self._ms_max // 1_000} s", param, ctx)
+        return found
+
+
+class Rate(click.ParamType[int]):
+    """Bytes in a second."""
+
+    name = "BYTES/s"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 -- click's
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        match = _RATE.fullmatch(value)
+        found = int(match[1]) * _UNITS[match[2] or "B"] if match else 0
+        if not 0 < found <= _RATE_MAX:
+            self.fail(f"{value!r} is no rate: 500KiB/s, 2MB/s or 1000000 is", param, ctx)
         return found
 
 
@@ -280,6 +303,63 @@ def full_disk(target: Target, *, at: tuple[str, ...], as_json: bool, **asked: An
     operations = _operations(at or ("write", "roll", "checkpoint"), ROOM)
     fault = fault_of(Ailment.FULL_DISK, operations, error=errno.ENOSPC)
     _make(target, asked, [fault], as_json=as_json)
+
+
+@click.command(
+    "slow-disk",
+    cls=Command,
+    examples=(
+        "tidelog chaos slow-disk 1 --fsync-delay 3s",
+        "tidelog chaos slow-disk 0 --rate 2MiB/s --for 1m",
+        "tidelog chaos slow-disk 2 --delay 50ms --partition orders:0 --json",
+    ),
+)
+@_where_options
+@click.option(
+    "--delay",
+    "delay_ms",
+    type=Length(DISK_FAULT_DELAY_MAX_MS),
+    metavar="TIME",
+    help="Each read and write takes so much longer.",
+)
+@click.option(
+    "--fsync-delay",
+    "fsync_delay_ms",
+    type=Length(DISK_FAULT_DELAY_MAX_MS),
+    metavar="TIME",
+    help="Each flush does.",
+)
+@click.option(
+    "--rate", type=Rate(), metavar="BYTES/s", help="What is read and written gets so many."
+)
+@cluster_options
+@json_option
+def slow_disk(
+    target: Target,
+    *,
+    delay_ms: int | None,
+    fsync_delay_ms: int | None,
+    rate: int | None,
+    as_json: bool,
+    **asked: Any,  # noqa: ANN401 -- click's
+) -> None:
+    """Have a broker's disk take its time.
+
+    Writes are made by the broker's event loop, as with a disk whose page cache is full: while it
+    waits the broker answers nobody, and is given up after 6 s. Flushes, and reads for consumers,
+    wait in threads. One operation waits for 60 s at most.
+    """
+    faults = []
+    if delay_ms or rate:
+        both = OPERATIONS["read"] | OPERATIONS["write"]
+        how = {"delay_ns": (delay_ms or 0) * _NS_PER_MS, "bytes_per_second": rate or 0}
+        faults.append(fault_of(Ailment.SLOW_DISK, both, **how))
+    if fsync_delay_ms:
+        delay_ns = fsync_delay_ms * _NS_PER_MS
+        faults.append(fault_of(Ailment.SLOW_DISK, OPERATIONS["fsync"], delay_ns=delay_ns))
+    if not faults:
+        raise click.UsageError("say how slow: --delay, --fsync-delay or --rate")
+    _make(target, asked, faults, as_json=as_json)
 
 
 def _operations(words: Iterable[str], known: dict[str, Operation]) -> Operation:
