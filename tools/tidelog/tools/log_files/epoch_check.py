@@ -1,5 +1,6 @@
 """Holds a log's leader-epoch-checkpoint against the epochs of its batches."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidelog.kernel.failures import CorruptError
@@ -17,6 +18,8 @@ class Span(NamedTuple):
     start_is_exact: bool
     """Unless so, the log may begin later than is known."""
     compacted: bool
+    lasts: Mapping[int, int]
+    """The last offset that a batch of each epoch has."""
 
 
 def check_epochs(
@@ -74,8 +77,10 @@ def _reaches_back(found: list[tuple[int, int]], written: list[tuple[int, int]], 
 
 
 def _compare_compacted(said: EpochCache, from_batches: EpochCache, span: Span) -> str | None:
-    """The first batches of an epoch may be gone: only those that are left can be asked."""
+    """The first batches of an epoch may be gone: only those that are left can be asked, of which
+    the first and the last ones speak for all between."""
     for epoch, first in from_batches.entries():
-        if first >= span.start and said.epoch_at(first) != epoch:
-            return f"says epoch {said.epoch_at(first)} at offset {first}, the batch {epoch}"
+        for offset in (first, span.lasts.get(epoch, first)):
+            if offset >= span.start and said.epoch_at(offset) != epoch:
+                return f"says epoch {said.epoch_at(offset)} at offset {offset}, the batch {epoch}"
     return None

@@ -30,7 +30,7 @@ from tidelog.tools.log_files.kinds import FileKind, base_of, belongs_in_partitio
 from tidelog.tools.log_files.snapshot_check import SnapshotCheck
 from tidelog.tools.log_files.txn_index import TxnIndexCheck
 from tidelog.tools.log_files.walk import Seen, Walk
-from tidelog.wire.records import BatchHeader
+from tidelog.wire.records import BatchHeader, read_marker
 
 
 class Life(Enum):
@@ -146,6 +146,7 @@ class _LogCheck:
         self._end = bases[0]
         self._epoch = -1
         self._epochs = EpochCache()
+        self._lasts: dict[int, int] = {}
         self._snapshots = SnapshotCheck(
             directory,
             self._of_small_files,
@@ -181,7 +182,14 @@ class _LogCheck:
         self._snapshots.finish(self._end, whole=self._whole)
         if self._whole:
             start = max(closed.start if closed else known.start, self._bases[0])
-            span = Span(self._bases[0], start, self._end, closed is not None, known.compacted)
+            span = Span(
+                first_segment=self._bases[0],
+                start=start,
+                end=self._end,
+                start_is_exact=closed is not None,
+                compacted=known.compacted,
+                lasts=self._lasts,
+            )
             check_epochs(self._directory, self._of_small_files, self._epochs, span)
 
     def _place(self, base: int, suffix: str = LOG_SUFFIX) -> str:
@@ -232,7 +240,11 @@ class _LogCheck:
     def _note(self, file: File, position: int, header: BatchHeader) -> None:
         self._report.looked.batches += 1
         self._epochs.assign(header.partition_leader_epoch, header.base_offset)
-        aborted = self._snapshots.note(header, partial(file.read, position, header.size_bytes))
+        self._lasts[header.partition_leader_epoch] = header.last_offset
+        read = partial(file.read, position, header.size_bytes)
+        aborted = self._snapshots.note(header, read)
+        if header.is_control:
+            self._aborted.note_marker(header.last_offset, read_marker(header, read()))
         if aborted is not None:
             self._aborted.note(aborted)
 
