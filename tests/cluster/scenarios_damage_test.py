@@ -13,11 +13,14 @@ import pytest
 from harness.cluster import until
 from harness.stage import Stage, staged
 from harness.traced import need_strace
+from tidelog.kernel.ids import Partition
+from tidelog.node.log.checkpoints import RECOVERY_POINTS, decode_offsets, encode_offsets
 from tidelog.tools.output import VIOLATION
 
 pytestmark = pytest.mark.slow
 
 A, B, C = range(3)
+KEY = ("t", Partition(0))
 
 
 def turn_a_byte(stage: Stage, broker: int, value: bytes) -> None:
@@ -151,3 +154,40 @@ def test_what_chaos_cuts_off_a_stopped_replica_comes_back_from_the_others(tmp_pa
         stage.cluster.done("broker", "start", str(A))
         is_well(stage, *values)
         assert not any(stage.cuts(broker) for broker in (B, C))
+
+
+@pytest.mark.parametrize("is_promised", [False, True])
+def test_corrupt_tail_vs_crash_tail(tmp_path: Path, *, is_promised: bool) -> None:
+    """A bit of the last batch is another after a power loss. Where nobody knows that it was flushed
+    it is a torn tail, which is cut; below what was flushed it is damage, and all comes anew. Either
+    way `log verify` says so before, and nobody else's log gets shorter."""
+    with staged(tmp_path, "min.insync.replicas=2", "flush.policy=commit") as stage:
+        values = [b"number %d" % number for number in range(20)]
+        for value in values:
+            stage.sent(value)
+        points = stage.folder(A) / RECOVERY_POINTS
+        until(lambda: recovered_to(points) == len(values), "the checkpoint says what was flushed")
+        stage.kill(A)
+        stage.until_led(B, C)
+        stage.lose_power(A, keep_bytes=len(stage.bytes(A)))
+        if not is_promised:
+            points.write_bytes(encode_offsets({KEY: 0}))
+        words = ["chaos", "corrupt", "t:0", "--broker", str(A), "--offset", str(len(values) - 1)]
+        stage.cluster.done(*words)
+        found = stage.cluster.command("log", "verify", "t:0", "--broker", str(A), "--json")
+        assert found.code == (VIOLATION if is_promised else 0), found
+        assert found.document["violations" if is_promised else "remarks"]
+        stage.start(A)
+        stage.until_isr(A, B, C)
+        stage.sent(b"again")
+        stage.until_equal()
+        assert stage.read() == [*values, b"again"]
+        assert bool(stage.events("started_anew", process="broker-0")) is is_promised
+        assert not any(stage.cuts(broker) for broker in (B, C))
+        assert stage.view().lossy_elections == 0
+
+
+def recovered_to(points: Path) -> int:
+    if not points.exists():  # none was written yet
+        return 0
+    return decode_offsets(points.read_bytes(), place="").get(KEY, 0)
