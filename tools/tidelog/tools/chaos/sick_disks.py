@@ -3,7 +3,6 @@
 import errno
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +15,7 @@ from tidelog.kernel.limits import BROKERS_MAX, DISK_FAULTS_MAX
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.fault_layout import ANY, Ailment, DiskFault, Operation, Sheet
 from tidelog.node.ipc.fault_memory import FaultPage
-from tidelog.tools.output import counted
+from tidelog.tools.output import counted, moment
 from tidelog.tools.supervisor.folder import Cluster, read_cluster
 
 WRITES: Final = Operation.WRITE | Operation.CREATE | Operation.REPLACE | Operation.NAME
@@ -61,7 +60,7 @@ class Sick(Struct, frozen=True):
             "log_dir": self.log_dir,
             "partition": fault.partition or None,
             "file": None if fault.group is None else fault.group.word,
-            "since": datetime.fromtimestamp(fault.since_ns / 1e9, UTC).isoformat("T", "seconds"),
+            "since": moment(fault.since_ns // 1_000_000),
             "ends": self._ends,
             "over": self.is_over,
             "struck": self.struck,
