@@ -60,6 +60,13 @@ def test_the_last_flush_and_its_duration_are_shown(running: Cluster) -> None:
     assert flush["age_ms"] >= 0
 
 
+def test_each_partition_has_a_last_flush_of_its_own(running: Cluster) -> None:
+    assert partition(running, "kernel")["last_flush"] is None, "nobody asked the disk yet"
+    flush = partition(running, "safe")["last_flush"]
+    assert flush["took_ms"] > 0
+    assert flush["age_ms"] >= 0
+
+
 def test_it_is_shown_again_every_second(running: Cluster) -> None:
     with running.open("disk", "kernel", "--watch", "--json") as watching:
         assert watching.stdout is not None

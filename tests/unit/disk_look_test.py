@@ -117,3 +117,21 @@ def test_only_what_is_asked_for_is_looked_at(bench: Bench) -> None:
     assert [len(one.replicas) for one in look(folder, Wanted(topic="other"))] == [0]
     assert [len(one.replicas) for one in look(folder, Wanted(topic="orders", partition=1))] == [0]
     assert look(folder, Wanted(broker=5)) == []
+
+
+def test_the_last_flush_of_a_partition_is_its_newest_segments(bench: Bench) -> None:
+    place = bench.make()
+    second = "00000000000000000005.log"
+    for name in (NAME, second):
+        place.open(name).append((memoryview(batch(3)),))
+    assert bench.seen().last_flush is None
+    place.syncable(NAME).sync()
+    first = bench.seen()
+    assert first.last_flush == first.segments[0].last_flush
+    assert first.last_flush is not None
+    assert first.last_flush.took_ms > 0
+    assert first.segments[1].last_flush is None
+    place.syncable(second).sync()
+    both = bench.seen()
+    assert both.last_flush == both.segments[1].last_flush
+    assert both.segments[0].last_flush is not None

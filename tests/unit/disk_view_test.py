@@ -91,6 +91,19 @@ def test_the_last_flush_is_told_where_one_was() -> None:
     assert flush == {"age_ms": 1_500.0, "took_ms": 0.7}
 
 
+def test_a_partitions_last_flush_is_the_latest_of_its_segments() -> None:
+    old, new = (
+        Segment(f"{number:020d}.log", size=1, cached=1, dirty=0, stable=1, last_flush=flush)
+        for number, flush in enumerate((Flush(900.0, 5.0), Flush(20.0, 0.4)))
+    )
+    one = broker(replica(SEALED), replica(old, new, partition=1))
+    none, found = row_of(one, segments=True)["partitions"]
+    assert none["last_flush"] is None
+    assert none["segments"][0]["last_flush"] is None
+    assert found["last_flush"] == {"age_ms": 20.0, "took_ms": 0.4}
+    assert found["segments"][0]["last_flush"] == {"age_ms": 900.0, "took_ms": 5.0}
+
+
 def test_of_bytes_and_ratio_the_one_that_holds_is_said() -> None:
     ratio = {"dirty_bytes": 0, "dirty_ratio": 20}
     assert trigger_words(ratio) == ["holds writers up above 20 % of memory (vm.dirty_ratio)"]

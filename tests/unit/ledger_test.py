@@ -10,7 +10,14 @@ from harness.recorded_disk import BOOT, OWNER, RecordedDisk, durable_tree
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.launch import ledgers_directory, undo_directory
 from tidelog.node.ipc import ledger_layout
-from tidelog.node.ipc.ledger_layout import FileRow, NameRow, Rows, check_header, write_header
+from tidelog.node.ipc.ledger_layout import (
+    FileRow,
+    FlushedRow,
+    NameRow,
+    Rows,
+    check_header,
+    write_header,
+)
 from tidelog.node.ipc.ledger_memory import (
     LedgerMemory,
     read_ledger,
@@ -183,3 +190,51 @@ def test_a_sync_need_not_cover_a_rename_that_has_not_returned(disk: RecordedDisk
         disk.directory.sync()
         Path(disk.top, "a").rename(Path(disk.top, "b"))
     assert durable_tree(disk.survey()) == {"a": b"content"}
+
+
+def flushed(disk: RecordedDisk) -> list[FlushedRow]:
+    rows = ledger_layout.rows_of(read_ledger(disk.run_id, OWNER))
+    return [row for row in rows if isinstance(row, FlushedRow)]
+
+
+def test_the_last_sync_of_each_file_is_told_with_how_long_it_took(disk: RecordedDisk) -> None:
+    file = disk.directory.open("f")
+    inode = os.fstat(file.fileno()).st_ino
+    file.append([b"one"])
+    assert flushed(disk) == []
+    file.sync()
+    (first,) = flushed(disk)
+    assert (first.inode, first.took_ns > 0) == (inode, True)
+    file.append([b"two"])
+    disk.begin()  # another life of the process
+    disk.directory.open("f").sync()
+    (second,) = flushed(disk)
+    assert second.inode == inode
+    assert second.at - second.took_ns > first.at
+
+
+def test_a_sync_that_fails_is_not_the_last_one(disk: RecordedDisk) -> None:
+    file = disk.directory.open("f")
+    with pytest.raises(OSError, match="EIO"), disk.ledger.syncing(file.fileno()):
+        raise OSError("EIO")
+    assert flushed(disk) == []
+
+
+def test_a_file_that_goes_takes_its_last_sync_along(disk: RecordedDisk) -> None:
+    file = disk.directory.open("f")
+    file.sync()
+    assert flushed(disk)
+    disk.directory.unlink("f")
+    disk.directory.sync()
+    assert flushed(disk) == []
+
+
+def test_where_a_last_sync_has_no_room_nothing_counts_as_lost() -> None:
+    part = memoryview(bytearray(ledger_layout.FIRST_PART_BYTES))
+    write_header(part, BOOT)
+    rows = Rows([part], lambda _number: None)
+    inode = 0
+    while rows.put_flushed(inode, 1, 2) is not None:
+        inode += 1
+    assert inode > 1_000
+    assert not ledger_layout.is_full(part)

@@ -147,8 +147,12 @@ def _state(slot: Slot | None) -> str:
 def _last_flush(slot: Slot | None) -> Flush | None:
     if slot is None or not slot[Word.LAST_FLUSH_AT]:
         return None
-    age_ns = max(time.monotonic_ns() - slot[Word.LAST_FLUSH_AT], 0)
-    return Flush(round(age_ns / 1e6, 1), round(slot[Word.LAST_FLUSH_NS] / 1e6, 3))
+    return _flush(slot[Word.LAST_FLUSH_AT], slot[Word.LAST_FLUSH_NS])
+
+
+def _flush(at: int, took_ns: int) -> Flush:
+    age_ns = max(time.monotonic_ns() - at, 0)
+    return Flush(round(age_ns / 1e6, 1), round(took_ns / 1e6, 3))
 
 
 class _Policies:
@@ -222,6 +226,7 @@ def _segment(found: _Found, file: _File, said: "_Stable | None") -> Segment:
         cached=None if pages is None else pages.cached,
         dirty=None if pages is None else pages.dirty,
         stable=None if said is None else said.bytes_of(found, file),
+        last_flush=None if said is None else said.flush_of(file),
     )
 
 
@@ -268,6 +273,10 @@ class _Stable:
             # What was there before the ledger began was read from the disk.
             return 0 if self._said.is_full else file.size
         return min(row.stable, file.size)
+
+    def flush_of(self, file: _File) -> Flush | None:
+        row = self._said.flushed.get(file.inode)
+        return None if row is None else _flush(row.at, row.took_ns)
 
     def _is_named(self, directory: int, name: str, inode: int) -> bool:
         return self._names.get(directory, {}).get(name, inode) == inode

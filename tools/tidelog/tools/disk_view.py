@@ -5,6 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 
+class Flush(Struct, frozen=True):
+    """One that is over."""
+
+    age_ms: float
+    took_ms: float
+
+
 class Segment(Struct, frozen=True):
     """One segment's file of batches."""
 
@@ -15,6 +22,8 @@ class Segment(Struct, frozen=True):
     dirty: int | None
     stable: int | None
     """Its first so many bytes are on stable storage, and its name is."""
+    last_flush: Flush | None = None
+    """Of its file alone: how long the disk took."""
 
     @property
     def unflushed(self) -> int | None:
@@ -36,6 +45,12 @@ class Replica(Struct, frozen=True):
     oldest_at_ms: int | None = None
     """The timestamp of the first record that is not on stable storage."""
 
+    @property
+    def last_flush(self) -> Flush | None:
+        """The latest of its segments'."""
+        found = (one.last_flush for one in self.segments if one.last_flush is not None)
+        return min(found, key=lambda one: one.age_ms, default=None)
+
 
 class Broker(Struct, frozen=True):
     """What it says of itself, and its replicas."""
@@ -44,18 +59,11 @@ class Broker(Struct, frozen=True):
     state: str
     flush_policy: str
     replicas: tuple[Replica, ...]
-    last_flush: "Flush | None" = None
+    last_flush: Flush | None = None
     faults: tuple[Mapping[str, object], ...] = ()
     """What was done to its disks on purpose."""
     sick: tuple[str, ...] = ()
     """The same, for people."""
-
-
-class Flush(Struct, frozen=True):
-    """One that is over."""
-
-    age_ms: float
-    took_ms: float
 
 
 class Sums(Struct, frozen=True):
@@ -105,15 +113,13 @@ def broker_row(broker: Broker, now_ms: int, *, segments: bool) -> Row:
     """As JSON has it."""
     everything = (one for replica in broker.replicas for one in replica.segments)
     ages = [one.oldest_at_ms for one in broker.replicas if one.oldest_at_ms is not None]
-    flush = broker.last_flush
-    last = None if flush is None else {"age_ms": flush.age_ms, "took_ms": flush.took_ms}
     return {
         "id": broker.broker_id,
         "state": broker.state,
         "flush_policy": broker.flush_policy,
         **_counted(sums(everything)),
         "oldest_unflushed_ms": _age(min(ages, default=None), now_ms),
-        "last_flush": last,
+        "last_flush": _flush(broker.last_flush),
         "faults": list(broker.faults),
         "partitions": [replica_row(one, now_ms, segments=segments) for one in broker.replicas],
     }
@@ -130,10 +136,20 @@ def replica_row(replica: Replica, now_ms: int, *, segments: bool) -> Row:
         "durable_offset": replica.durable_offset,
         "durable_offset_exact": replica.is_exact,
         "oldest_unflushed_ms": _age(replica.oldest_at_ms, now_ms),
+        "last_flush": _flush(replica.last_flush),
     }
     if segments:
-        row["segments"] = [{"file": one.file, **_counted(sums((one,)))} for one in replica.segments]
+        row["segments"] = [_segment_row(one) for one in replica.segments]
     return row
+
+
+def _segment_row(one: Segment) -> Row:
+    counted = Sums(one.size, one.cached, one.dirty, one.unflushed)
+    return {"file": one.file, **_counted(counted), "last_flush": _flush(one.last_flush)}
+
+
+def _flush(last: Flush | None) -> Row | None:
+    return None if last is None else {"age_ms": last.age_ms, "took_ms": last.took_ms}
 
 
 def _counted(found: Sums) -> Row:

@@ -56,7 +56,7 @@ from tidelog.node.metadata.digest import digest
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, open_disk
-from tidelog.node.runtime.ledger import open_ledger
+from tidelog.node.runtime.open_ledger import open_ledger
 from tidelog.node.runtime.process import (
     ORPHANS_END_WITHIN_S,
     EventLog,

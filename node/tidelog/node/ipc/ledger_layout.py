@@ -6,6 +6,7 @@ part    header 128   magic, version, size, cells in use, whether a part is missi
 file    kind, inode, stable, undo
 name    kind, directory's inode, durable inode, stamp, then the name
 synced  kind, directory's inode, stamp
+flushed kind, inode, when, how long
 ```
 A *file* row: below `stable` the bytes are on stable storage as they are now. Where bytes that were
 stable were cut off or written over since, `undo` is the number of the file that keeps them.
@@ -14,6 +15,9 @@ A *name* row: what the directory says of this name on stable storage is not what
 it is the name of `durable inode`, or of nothing (0). No row: both say the same.
 
 A *synced* row: another process's names in that directory, changed before the stamp, are durable.
+
+A *flushed* row: when the last sync of a file was over, an `Instant`, and how long it took. It is
+for people, so the two words may be of two syncs, and where it has no room nothing is lost.
 
 One process writes. A row counts from the moment its first word is there, which is written last, and
 a row is changed one word at a time: whoever reads after a kill finds each row whole, or not at all.
@@ -37,7 +41,7 @@ _BOOT_AT, _BOOT_BYTES = 48, 64
 _IN_USE, _IS_FULL = 3, 4
 _WORDS: Final = CELL_BYTES // 8
 _HEADER_WORDS: Final = HEADER_BYTES // 8
-_FREE, _FILE, _NAME, _SYNCED = range(4)
+_FREE, _FILE, _NAME, _SYNCED, _FLUSHED = range(5)
 _KIND_BITS, _SPAN_BITS, _FIELD_MASK = 8, 16, 0xFF
 
 FIRST_PART_BYTES: Final = 128 * 1024
@@ -75,7 +79,14 @@ class SyncedRow(Struct, frozen=True):
     stamp: int
 
 
-Row = FileRow | NameRow | SyncedRow
+class FlushedRow(Struct, frozen=True):
+    place: Place
+    inode: int
+    at: int
+    took_ns: int
+
+
+Row = FileRow | NameRow | SyncedRow | FlushedRow
 
 
 def part_bytes(number: int) -> int:
@@ -144,6 +155,14 @@ class Rows:
     def put_synced(self, directory: int, stamp: int) -> Place | None:
         return self._put(_SYNCED, 1, (directory, stamp))
 
+    def put_flushed(self, inode: int, at: int, took_ns: int) -> Place | None:
+        place = self._room(1)
+        return None if place is None else self._fill(place, _FLUSHED, 1, (inode, at, took_ns))
+
+    def set_flushed(self, place: Place, at: int, took_ns: int) -> None:
+        words, first = self._parts[place >> _PART_SHIFT], place & _WORD_MASK
+        words[first + 2], words[first + 3] = at, took_ns
+
     def set_stable(self, place: Place, stable: int) -> None:
         self._parts[place >> _PART_SHIFT][(place & _WORD_MASK) + 2] = stable
 
@@ -178,6 +197,9 @@ class Rows:
         if place is None:
             self._parts[0][_IS_FULL] = 1
             return None
+        return self._fill(place, kind, span, values)
+
+    def _fill(self, place: Place, kind: int, span: int, values: Sequence[int]) -> Place:
         words, at = self._parts[place >> _PART_SHIFT], place & _WORD_MASK
         for offset, value in enumerate(values, at + 1):
             words[offset] = value
@@ -224,7 +246,7 @@ def _walk(words: memoryview) -> Iterator[tuple[int, int, int]]:
     while at < end:
         first = words[at]
         kind, span = first & _FIELD_MASK, first >> _KIND_BITS & _FIELD_MASK
-        if not span or kind > _SYNCED or at + span * _WORDS > end:
+        if not span or kind > _FLUSHED or at + span * _WORDS > end:
             return
         yield at, kind, span
         at += span * _WORDS
@@ -236,6 +258,8 @@ def _row(words: memoryview, place: Place, at: int, kind: int) -> Row:
         return FileRow(place, one, two, three)
     if kind == _SYNCED:
         return SyncedRow(place, one, two)
+    if kind == _FLUSHED:
+        return FlushedRow(place, one, two, three)
     length = words[at] >> _SPAN_BITS
     raw = words[at + 4 : at + 4 + -(-length // 8)].tobytes()[:length]
     return NameRow(place, one, raw.decode("utf-8", "surrogateescape"), two, three)

@@ -47,8 +47,8 @@ from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.descriptors import share_of_this_process
 from tidelog.node.runtime.disk import open_disks
 from tidelog.node.runtime.disk_faults import DiskFaults
-from tidelog.node.runtime.ledger import open_ledger
 from tidelog.node.runtime.neighbours import Neighbours
+from tidelog.node.runtime.open_ledger import open_ledger
 from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
 from tidelog.node.runtime.recorder import Recorder
 from tidelog.node.runtime.replicator import Replicator, ReplicatorParts

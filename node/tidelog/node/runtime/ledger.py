@@ -21,11 +21,10 @@ from contextlib import contextmanager, suppress
 from struct import Struct as Packed
 from typing import Final
 
-from tidelog.kernel.launch import Launch, undo_directory
-from tidelog.node.ipc.board import no_room
+from tidelog.kernel.launch import undo_directory
 from tidelog.node.ipc.ledger_layout import (
-    FIRST_PART_BYTES,
     FileRow,
+    FlushedRow,
     NameRow,
     Place,
     Rows,
@@ -35,12 +34,11 @@ from tidelog.node.ipc.ledger_layout import (
 from tidelog.node.ipc.ledger_memory import (
     LedgerMemory,
     helpers_of,
-    ledgers_left,
     read_ledger,
     remove_ledger,
 )
 from tidelog.node.runtime.inodes import directory_inode, inode_of, kept_in, tree_of
-from tidelog.node.runtime.process import EventLog
+from tidelog.node.runtime.last_flushes import LastFlushes
 from tidelog.node.runtime.unrecorded import Unrecorded
 
 ASIDE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -104,6 +102,7 @@ class Ledger(Unrecorded):
         self._synced: dict[int, Place] | None = {} if tells_syncs else None
         self._on_full = on_full
         self._rows = Rows(memory.parts, memory.grow)
+        self._flushed = LastFlushes(self._rows)
         self._lock = threading.Lock()
         self._files: dict[int, _File] = {}
         self._names: dict[int, dict[str, _Name]] = {}
@@ -202,6 +201,7 @@ class Ledger(Unrecorded):
         with self._lock:
             sync = _Sync(found.st_size, file.undo)
             file.syncs.append(sync)
+        begun = time.monotonic_ns()
         try:
             yield
         except BaseException:
@@ -212,6 +212,7 @@ class Ledger(Unrecorded):
             file.syncs.remove(sync)
             if self._files.get(found.st_ino) is not file:
                 return
+            self._flushed.note(found.st_ino, begun, time.monotonic_ns())
             if sync.size > file.stable:
                 self._rows.set_stable(file.place, sync.size)
                 file.stable = sync.size
@@ -227,6 +228,7 @@ class Ledger(Unrecorded):
         if file is not None and self._files.get(inode) is file:
             del self._files[inode]
             self._rows.free(file.place)
+            self._flushed.forget(inode)
             if file.undo:
                 self._drop_cut(inode, file.undo)
 
@@ -494,6 +496,8 @@ class Ledger(Unrecorded):
                         names.append(row)
                     case SyncedRow(directory=directory, stamp=stamp):
                         self._settle_older(directory, stamp)
+                    case FlushedRow(inode=inode, at=at, took_ns=took_ns):
+                        self._flushed.note(inode, at - took_ns, at)
             self._absorb_names(names)
             gone = self._unwanted()
         self._drop(gone)
@@ -548,6 +552,8 @@ class Ledger(Unrecorded):
                     pending.append(row)
                 case SyncedRow(place):
                     self._rows.free(place)
+                case FlushedRow(place, inode):
+                    self._flushed.take_up(inode, place)
         for beside in self._tops.values():
             for inode, path in kept_in(undo_directory(beside)):
                 self._aside[inode] = path
@@ -578,19 +584,3 @@ class Ledger(Unrecorded):
             with suppress(FileNotFoundError), os.scandir(top) as entries:
                 places |= {e.inode(): e.path for e in entries if e.is_dir(follow_symlinks=False)}
         return places
-
-
-def open_ledger(launch: Launch, owner: str, tops: Sequence[str], log: EventLog) -> Unrecorded:
-    """A process's ledger of these directories; none where there is no room for one."""
-    memory = LedgerMemory.open(launch.run_id, owner, launch.boot_id, launch.data_dir)
-
-    def full() -> None:
-        advice = f"{no_room(FIRST_PART_BYTES)}; `chaos power-loss` takes what it does not know of "
-        log.warning("ledger_full", advice=f"{advice}for lost")
-
-    if memory is None:
-        full()
-        return Unrecorded()
-    ledger = Ledger(memory, tops, full)
-    ledger.take_over(ledgers_left(launch.run_id, owner, launch.data_dir))
-    return ledger

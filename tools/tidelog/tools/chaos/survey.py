@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from tidelog.kernel.launch import undo_directory
-from tidelog.node.ipc.ledger_layout import FileRow, NameRow, SyncedRow, is_full, rows_of
+from tidelog.node.ipc.ledger_layout import FileRow, FlushedRow, NameRow, SyncedRow, is_full, rows_of
 from tidelog.node.runtime.ledger import CUT_POSITION
 
 NO_STORAGE = frozenset({".lock"})
@@ -55,6 +55,7 @@ class Recorded(Struct):
 
     files: dict[int, FileRow] = field(default_factory=dict)
     names: dict[int, list[NameRow]] = field(default_factory=dict)
+    flushed: dict[int, FlushedRow] = field(default_factory=dict)
     is_full: bool = False
 
 
@@ -71,6 +72,8 @@ def recorded(ledgers: Iterable[Sequence[memoryview]]) -> Recorded:
                     found.names.setdefault(directory, []).append(row)
                 case SyncedRow(directory=directory, stamp=stamp):
                     synced[directory] = max(stamp, synced.get(directory, 0))
+                case FlushedRow(inode=inode):
+                    found.flushed[inode] = row
     for directory, stamp in synced.items():
         rows = found.names.get(directory, [])
         found.names[directory] = [row for row in rows if row.stamp >= stamp]

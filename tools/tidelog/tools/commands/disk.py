@@ -30,9 +30,11 @@ from tidelog.tools.supervisor.folder import find
 VERSION = 1
 _EVERY_S = 1.0
 _SUMS = ("SIZE", "CACHED", "DIRTY", "UNFLUSHED")
-_BROKERS = ("BROKER", "STATE", "POLICY", *_SUMS, "OLDEST UNFLUSHED", "LAST FLUSH", "TOOK")
-_PARTITIONS = ("BROKER", "PARTITION", "POLICY", *_SUMS, "OLDEST UNFLUSHED", "DURABLE OFFSET")
-_SEGMENTS = ("BROKER", "PARTITION", "SEGMENT", *_SUMS)
+_FLUSH = ("LAST FLUSH", "TOOK")
+_BROKERS = ("BROKER", "STATE", "POLICY", *_SUMS, "OLDEST UNFLUSHED", *_FLUSH)
+_HEAD = ("BROKER", "PARTITION")
+_PARTITIONS = (*_HEAD, "POLICY", *_SUMS, "OLDEST UNFLUSHED", *_FLUSH, "DURABLE OFFSET")
+_SEGMENTS = (*_HEAD, "SEGMENT", *_SUMS, *_FLUSH)
 
 
 @click.command(
@@ -135,7 +137,7 @@ def _tables(rows: Sequence[Row], *, segments: bool) -> None:
         return
     table(
         [
-            (broker, _place(row), one["file"], *_sums(one))
+            (broker, _place(row), one["file"], *_sums(one), *_flush(one))
             for broker, row in found
             for one in _list(row, "segments")
         ],
@@ -153,12 +155,8 @@ def _sick(brokers: Sequence[Broker]) -> None:
 
 
 def _broker_cells(row: Row) -> Sequence[object]:
-    last = row["last_flush"]
-    ended = took = None
-    if isinstance(last, dict):
-        ended, took = f"{span(last['age_ms'])} ago", f"{last['took_ms']:.1f} ms"
     head = (row["id"], row["state"], row["flush_policy"])
-    return (*head, *_sums(row), _oldest(row), ended, took)
+    return (*head, *_sums(row), _oldest(row), *_flush(row))
 
 
 def _partition_cells(broker: object, row: Row) -> Sequence[object]:
@@ -166,7 +164,14 @@ def _partition_cells(broker: object, row: Row) -> Sequence[object]:
     end = row["durable_offset"]
     if end is not None and not row["durable_offset_exact"]:
         end = f"at least {end}"
-    return (*head, *_sums(row), _oldest(row), end)
+    return (*head, *_sums(row), _oldest(row), *_flush(row), end)
+
+
+def _flush(row: Row) -> tuple[str | None, str | None]:
+    last = row["last_flush"]
+    if not isinstance(last, dict):
+        return None, None
+    return f"{span(last['age_ms'])} ago", f"{last['took_ms']:.1f} ms"
 
 
 def _list(row: Row, name: str) -> list[Row]:
