@@ -13,6 +13,7 @@ import pytest
 from harness.kafka_jars import kafka_classpath, run_kafka_tool
 from harness.need import need
 from tidelog.kernel.config import SettingError, Table
+from tidelog.node.cache_settings import CACHE_ROWS
 from tidelog.node.changing import DYNAMIC, PER_BROKER
 from tidelog.node.resource_settings import CLIENT_METRICS, GROUP, GROUP_BOUNDS
 from tidelog.node.settings import BROKER, SYNONYMS, TOPIC
@@ -62,7 +63,10 @@ OTHER_DEFAULTS = {
     },
     "group": {"consumer.heartbeat.interval.ms": "as the broker's"},
 }
-OURS_OF_BOTH = {"flush.policy": "Kafka knows no word for what its limits come to"}
+OURS_OF_BOTH = {
+    "flush.policy": "Kafka knows no word for what its limits come to",
+    **{row.name: "Kafka leaves its page cache to the kernel" for row in CACHE_ROWS},
+}
 """Of a topic, and of brokers that stand in for it."""
 OURS_ONLY = {
     **OURS_OF_BOTH,

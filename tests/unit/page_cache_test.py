@@ -8,31 +8,30 @@ from pathlib import Path
 import pytest
 
 from harness.need import need_that
+from harness.real_pages import need_disk
 from tidelog.node.runtime import page_cache
-from tidelog.node.runtime.page_cache import TRIGGERS, Cached, cached, kernel_view, look, resident
+from tidelog.node.runtime.page_cache import (
+    TRIGGERS,
+    Cached,
+    cached,
+    forget,
+    kernel_view,
+    look,
+    resident,
+    write_back,
+)
 
 PAGES = 25
 SIZE = PAGES * mmap.PAGESIZE
 
 
-def kind_of_disk(path: Path) -> str:
-    """The file system's name."""
-    device = path.stat().st_dev
-    number = f"{os.major(device)}:{os.minor(device)}"
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        mount, _, source = line.partition(" - ")
-        if mount.split()[2] == number:
-            return source.split()[0]
-    return "unknown"
-
-
 @pytest.fixture
 def written(tmp_path: Path) -> Iterator[int]:
     """A descriptor of a file that was written and not synced."""
-    on_disk = kind_of_disk(tmp_path) != "tmpfs"
-    need_that("a disk", works=on_disk, why="is not behind the pages of tmpfs: use --basetemp")
+    need_disk(tmp_path)
     descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
-    os.write(descriptor, bytes(SIZE))
+    for _ in range(PAGES):  # one by one: what a call writes, the kernel may keep as one piece
+        os.write(descriptor, bytes(mmap.PAGESIZE))
     yield descriptor
     os.close(descriptor)
 
@@ -61,6 +60,42 @@ def test_what_is_dropped_is_not_cached(written: int) -> None:
     again = cached(written, SIZE)
     assert again is not None
     assert again.cached >= mmap.PAGESIZE
+
+
+def test_what_is_given_to_the_disk_is_dirty_no_more_and_still_there(written: int) -> None:
+    need_cachestat(written)
+    half = PAGES // 2 * mmap.PAGESIZE
+    assert write_back(written, 0, half, wait=True)
+    assert cached(written, SIZE) == Cached(SIZE, SIZE - half)
+
+
+def test_without_waiting_it_is_on_its_way(written: int) -> None:
+    need_cachestat(written)
+    assert write_back(written, 0, SIZE, wait=False)
+    assert write_back(written, 0, SIZE, wait=True)
+    assert cached(written, SIZE) == Cached(SIZE, 0)
+
+
+def test_what_is_forgotten_was_written_before(written: int) -> None:
+    assert cached(written, SIZE) == need_cachestat(written)
+    half = PAGES // 2 * mmap.PAGESIZE
+    assert forget(written, 0, half)
+    assert cached(written, SIZE) == Cached(SIZE - half, SIZE - half)
+    assert os.pread(written, SIZE, 0) == bytes(SIZE)
+
+
+def test_what_is_no_file_on_a_disk_is_left_alone() -> None:
+    reader, writer = os.pipe()
+    assert not write_back(writer, 0, 1, wait=True)
+    assert not forget(writer, 0, 1)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_what_could_not_be_written_is_told(written: int) -> None:
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        write_back(-1, 0, 1, wait=True)
+    assert write_back(written, 0, 1, wait=True)
 
 
 def test_a_part_of_a_page_counts_as_far_as_the_file_goes(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from tidelog.kernel.config import Table
 from tidelog.node.log.flush_policy import lacking
 
 _EVERYWHERE: Final = """\
-background.threads compression.gzip.level compression.lz4.level compression.type
+background.threads cache.keep cache.max.bytes cache.read cache.read.behind cache.readahead
+cache.writeback.bytes compression.gzip.level compression.lz4.level compression.type
 compression.zstd.level config.providers flush.bytes flush.policy
 follower.fetch.last.tiered.offset.enable
 follower.replication.throttled.rate group.consumer.assignment.interval.ms

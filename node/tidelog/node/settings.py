@@ -19,6 +19,7 @@ from tidelog.kernel.config import (
     text,
     words_of,
 )
+from tidelog.node.cache_settings import CACHE_ROWS
 from tidelog.node.group_settings import GROUP_ROWS
 from tidelog.node.log.flush_policy import RULE, parse_policy
 from tidelog.node.setting_rows import INT_MAX, LONG_MAX
@@ -107,6 +108,7 @@ def _segment_bytes(name: str, doc: str) -> Setting:
 
 TOPIC: Final = Table(
     [
+        *CACHE_ROWS,
         _words(
             "cleanup.policy",
             "delete",
@@ -291,6 +293,7 @@ class Synonym(NamedTuple):
 
 
 SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = {
+    **{row.name: (Synonym(row.name),) for row in CACHE_ROWS},
     "cleanup.policy": (Synonym("log.cleanup.policy"),),
     "compression.gzip.level": (Synonym("compression.gzip.level"),),
     "compression.lz4.level": (Synonym("compression.lz4.level"),),

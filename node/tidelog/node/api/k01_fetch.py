@@ -197,6 +197,7 @@ def _add_records(
         on_failure(replica.key, failure)
         raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
     found.on_bad = partial(on_failure, replica.key)
+    found.cache = log.settings.cache
     row.records = found
 
 

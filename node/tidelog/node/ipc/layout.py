@@ -111,6 +111,12 @@ class Word(IntEnum):
     TRANSACTIONS_OPEN = 36  # as they are now; the two below are counters
     TRANSACTIONS_COMMITTED = 37
     TRANSACTIONS_ABORTED = 38
+    # of a broker's page cache
+    HELD = 41  # bytes, by logs under a bound, at the last look; the others are counters
+    WRITTEN_BACK = 42  # bytes given to the disk behind the writers
+    DROPPED = 43  # bytes of logs under a bound
+    COLD_READS = 44  # ranges that were not in memory, or had to be checked
+    DROPPED_BEHIND = 45  # bytes, behind consumers
     # the supervisor's
     SYNC_AT_STOP = 40  # 1: flush everything before ending, as `down --sync` asks
 

@@ -7,6 +7,7 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import File
 from tidelog.kernel.ids import Partition, TopicPartition, Uuid
 from tidelog.kernel.instant import Instant
+from tidelog.node.log.cache_rules import KERNEL
 
 if TYPE_CHECKING:
     from tidelog.node.log.log import Log
@@ -61,7 +62,7 @@ class Trust(Protocol):
 class FileSlice:
     """Batches as they lie in a file; the shell sends them, read once only where they need it."""
 
-    __slots__ = ("_is_checked", "_trust", "file", "on_bad", "position", "size")
+    __slots__ = ("_is_checked", "_trust", "cache", "file", "on_bad", "position", "size")
 
     def __init__(self, file: File, position: int, size: int, trust: "Trust | None" = None) -> None:
         assert size > 0
@@ -70,6 +71,8 @@ class FileSlice:
         self.size = size
         self.on_bad: OnBad = _nobody_asks
         """Told when a batch of it turns out bad."""
+        self.cache = KERNEL
+        """How it is to be read."""
         self._trust = trust
         self._is_checked = trust is None
 
@@ -132,6 +135,9 @@ class LogKeeper(Protocol):
     def flush_wanted(self, log: "Log", when: Instant) -> None:
         """Too much of it is unflushed by then: flush it in a round."""
 
+    def grew(self, log: "Log") -> None:
+        """As `touched`, by an append."""
+
     def touched(self, name: LogName) -> None:
         """Its start, end or recovery point moved, or it has files now."""
 
@@ -150,6 +156,9 @@ class NoKeeper:
 
     def flush_wanted(self, log: "Log", when: Instant) -> None:
         """Whoever owns it flushes when it likes."""
+
+    def grew(self, log: "Log") -> None:
+        """Nobody cares for its pages."""
 
     def touched(self, name: LogName) -> None:
         """No checkpoint is kept."""

@@ -16,6 +16,7 @@ from tidelog.kernel.ids import (
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import TOPIC_NAME_CHARS_MAX
 from tidelog.node.log import checkpoints
+from tidelog.node.log.cache_rules import KERNEL
 from tidelog.node.log.contracts import LogName
 from tidelog.node.log.kept import Kept, KeptFile
 from tidelog.node.log.log import Log
@@ -104,6 +105,8 @@ class LogDirectory:
         self._cleaned: dict[TopicPartition, int] = {}
         self._planned_starts: Mapping[TopicPartition, int] = {}
         self._rolled: dict[TopicPartition, None] = {}
+        self._grown: dict[Log, None] = {}
+        """Whose pages are not left to the kernel."""
         self._names: list[str] = []
         self._removals: list[str] = []
         self._gone: set[TopicPartition] = set()
@@ -212,6 +215,11 @@ class LogDirectory:
     def flush_wanted(self, log: Log, when: Instant) -> None:
         self.rounds.want(log, when)
 
+    def grew(self, log: Log) -> None:
+        self._touched[log.name] = None
+        if log.settings.cache is not KERNEL:
+            self._grown[log] = None
+
     def touched(self, name: LogName) -> None:
         self._touched[name] = None
 
@@ -221,6 +229,11 @@ class LogDirectory:
         """Logs with newly sealed segments: flush them in the background."""
         keys, self._rolled = self._rolled, {}
         return [self._logs[key] for key in keys if key in self._logs]
+
+    def take_grown(self) -> list[Log]:
+        """Logs that were appended to, of those whose pages are not left to the kernel."""
+        grown, self._grown = self._grown, {}
+        return [log for log in grown if log.has_files]
 
     def take_removals(self) -> list[Removal]:
         names, self._removals = self._removals, []
@@ -392,6 +405,7 @@ class LogDirectory:
         self.rounds.forget_all()
         self._touched.clear()
         self._rolled.clear()
+        self._grown.clear()
         self._removals.clear()
 
     def leave_out(self, key: TopicPartition) -> None:

@@ -211,7 +211,7 @@ class Log:
         if producer_id >= 0:
             self._producers.note(header, end - 1, now_ms)
         self.dirty.grew(now, len(view), end, self.settings.flush)
-        self._keeper.touched(self.name)
+        self._keeper.grew(self)
         stamp = header.max_timestamp if header.attributes & APPEND_TIME_BIT else NO_TIMESTAMP
         return Appended(first, end - 1, stamp, self.start)
 
@@ -233,7 +233,7 @@ class Log:
             elif header.producer_id >= 0:
                 self._producers.note(header, header.last_offset, now_ms)
             self.dirty.grew(now, len(batch), active.end, self.settings.flush)
-            self._keeper.touched(self.name)
+            self._keeper.grew(self)
         return Appended(first, self.end - 1, NO_TIMESTAMP, self.start)
 
     def _note_control(

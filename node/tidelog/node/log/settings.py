@@ -5,6 +5,7 @@ from typing import Final
 from msgspec import Struct
 
 from tidelog.kernel.limits import BATCH_BYTES_MAX_DEFAULT, MIB
+from tidelog.node.log.cache_rules import KERNEL, CacheRules
 from tidelog.node.log.flush_policy import OS, FlushRules
 from tidelog.wire.codecs import Codec
 from tidelog.wire.crc import crc32c
@@ -37,6 +38,7 @@ class LogSettings(Struct, frozen=True):
     max_compaction_lag_ms: int = LONG_MAX  # max.compaction.lag.ms
     delete_retention_ms: int = 24 * HOUR_MS  # delete.retention.ms
     flush: FlushRules = OS  # flush.policy, flush.messages, flush.ms, flush.bytes
+    cache: CacheRules = KERNEL  # cache.keep and its like
     producer_expiration_ms: int = 24 * HOUR_MS  # producer.id.expiration.ms, a broker's key
 
     @property

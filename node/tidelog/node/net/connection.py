@@ -1,7 +1,7 @@
 """One client connection: receives into a reused buffer, sends answers and file ranges. A shell."""
 
 import asyncio
-import os
+import contextlib
 import socket
 import time
 from collections import deque
@@ -14,11 +14,14 @@ from msgspec import Struct
 from tidelog.kernel import limits
 from tidelog.kernel.instant import Instant
 from tidelog.node.log.contracts import FileSlice
+from tidelog.node.net.behind import ReadBehind
 from tidelog.node.net.client import Client, CloseConnectionError
 from tidelog.node.net.receiver import FrameError, Receiver
 from tidelog.node.net.session import OVERLAPPING, Session
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.disk import DiskFile
+from tidelog.node.runtime.file_sending import send_range
+from tidelog.node.runtime.page_cache import read_ahead_bytes
 from tidelog.wire.compile import Piece
 from tidelog.wire.errors import WireError
 
@@ -82,10 +85,11 @@ class Connection:
         self._held: memoryview | None = None
         self._out: deque[Piece] = deque()
         self._file_sent = 0
+        self._behind: ReadBehind | None = None
         self._in_turn = False
         self._reading = False
         self._writing = False
-        self._warming = False
+        self._warming = self._just_read = False
         self._closed = False
         parts.stats.connections += 1
         self._read(wanted=True)
@@ -128,6 +132,7 @@ class Connection:
             if isinstance(piece, FileSlice):
                 piece.file.readers -= 1
         self._out.clear()
+        self._drop_behind()
         self.session.abandon()
         self._parts.stats.connections -= 1
         self._on_closed(self)
@@ -218,6 +223,8 @@ class Connection:
         for piece in pieces:
             if isinstance(piece, FileSlice):
                 piece.file.readers += 1
+        if not self._out:
+            self._drop_behind()
         self._out.extend(pieces)
         if not self._writing and not self._warming:
             self._write()
@@ -309,17 +316,21 @@ class Connection:
         assert isinstance(piece.file, DiskFile)
         fd = piece.file.fileno()
         cold_reads = self._parts.cold_reads
-        is_cached = cold_reads.is_cached(fd, position, left) and (
-            bool(self._file_sent) or piece.was_checked or not cold_reads.is_sick(fd)
+        # What was read a moment ago is sent, whatever became of it: else it might never be.
+        is_cached = self._just_read or (
+            cold_reads.is_cached(fd, position, left)
+            and (bool(self._file_sent) or piece.was_checked or not cold_reads.is_sick(fd))
         )
+        self._just_read = False
         if not is_cached:
-            piece.doubt()
+            self._came_from_disk(piece)
         if not is_cached or (not self._file_sent and not piece.is_trusted):
             self._warming = True
             self._write_when_possible(wanted=False)
-            cold_reads.check(fd, piece.position, size, partial(self._on_checked, piece))
+            ahead = piece.cache.ahead
+            cold_reads.check(fd, piece.position, size, ahead, partial(self._on_checked, piece))
             return -1
-        sent = os.sendfile(self._fd, fd, position, left)
+        sent = send_range(self._sock, fd, position, left, piece.cache.read)
         if sent == 0:
             # The file ends before the range does: what was promised in the header cannot come.
             raise ConnectionAbortedError(f"{size - self._file_sent} bytes are gone from a log file")
@@ -328,7 +339,26 @@ class Connection:
             self._out.popleft()
             piece.file.readers -= 1
             self._file_sent = 0
+            if self._behind is not None and piece.cache.drops_behind:
+                self._behind.sent(piece)
         return sent
+
+    def _came_from_disk(self, piece: FileSlice) -> None:
+        piece.doubt()
+        if piece.cache.drops_behind:
+            if self._behind is None:
+                self._behind = ReadBehind()
+            assert isinstance(piece.file, DiskFile)
+            ahead = read_ahead_bytes(piece.file.fileno())
+            self._behind.came_from_disk(piece, max(ahead, piece.size))
+
+    def _drop_behind(self) -> None:
+        """What this consumer alone brought into the page cache, and has been sent, goes."""
+        for one in self._behind.take() if self._behind is not None else ():
+            assert isinstance(one.piece.file, DiskFile)
+            one.piece.doubt()  # who reads it next gets what the disk gives
+            with contextlib.suppress(OSError):  # it was deleted meanwhile
+                self._parts.cold_reads.drop(one.piece.file.fileno(), one.start, one.size)
 
     def _on_checked(self, piece: FileSlice, bad: int | None) -> None:
         self._warming = False
@@ -336,6 +366,7 @@ class Connection:
         if self._closed:
             return
         if is_good:
+            self._just_read = True
             self._on_writable()
         else:
             self.abort()  # its header promised what nobody should get

@@ -18,6 +18,7 @@ from tidelog.kernel.ids import (
 )
 from tidelog.kernel.instant import Instant
 from tidelog.node.flush_settings import rules_for
+from tidelog.node.log.cache_rules import cache_rules
 from tidelog.node.log.directories import LogDirectories
 from tidelog.node.log.flush_policy import FlushRules
 from tidelog.node.log.log import Log
@@ -410,6 +411,7 @@ def log_settings(topic: Mapping[str, str], broker: Mapping[str, str]) -> LogSett
         max_compaction_lag_ms=value("max.compaction.lag.ms"),
         delete_retention_ms=value("delete.retention.ms"),
         flush=rules_for(topic, broker),
+        cache=cache_rules(value, own_bound="cache.max.bytes" in topic),
         producer_expiration_ms=int(broker.get("producer.id.expiration.ms", 86_400_000)),
     )
 

@@ -1,6 +1,7 @@
 """Work that takes the processor for long, in a thread, one piece after the other. A shell."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -19,8 +20,9 @@ class Aside:
     The thread is a daemon: a broker that stops waits for no piece, for nobody was answered.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str = "aside") -> None:
         self._loop = loop
+        self._name = name
         self._asked: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -28,7 +30,7 @@ class Aside:
         """`work` touches nothing that the loop does; `done` gets its result on the loop."""
         self._asked.put(partial(self._do, work, done))
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="aside", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
@@ -39,11 +41,13 @@ class Aside:
         try:
             result = work()
         except Exception as error:  # noqa: BLE001 -- raised again on the loop, where it is a bug
-            self._loop.call_soon_threadsafe(_raise, error)
+            self._tell(partial(_raise, error))
             return
-        self._loop.call_soon_threadsafe(
-            lambda: done(Instant(time.monotonic_ns()), result),
-        )
+        self._tell(lambda: done(Instant(time.monotonic_ns()), result))
+
+    def _tell(self, what: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(what)
 
 
 def _raise(error: Exception) -> None:

@@ -233,11 +233,12 @@ class BrokerProcess:
             self._on_trouble(key, str(reason))
 
     def _make_listener(self, settings: dict[str, Any]) -> Listener:
+        self._cold_reads = ColdReads(self._loop, self._faults)
         parts = NetworkParts(
             loop=self._loop,
             dispatcher=Dispatcher(self._broker, routes()),
             stats=self._stats,
-            cold_reads=ColdReads(self._loop, self._faults),
+            cold_reads=self._cold_reads,
             frame_bytes_max=settings["socket.request.max.bytes"],
             log_refused=self._on_refused,
             is_lost=self._standing.is_lost,
@@ -394,6 +395,7 @@ class BrokerProcess:
         self._recorder.turn()
         if self._serving:
             self._storage.keep_small(compact=self._ticks % 10 == 0)
+            self._storage.keep_cache(now)
         if self._ticks % 10 == 0:
             self._publish(now)
             self._tell_left_out(now)
@@ -420,6 +422,9 @@ class BrokerProcess:
         words[Word.FETCH_BYTES] = counters.fetched_bytes
         words[Word.FLUSH_POLICY] = log_settings({}, self._settings.given).flush.code
         words[Word.FLUSHES] = self._storage.flushes
+        words[Word.COLD_READS] = self._cold_reads.warmed
+        words[Word.DROPPED_BEHIND] = self._cold_reads.dropped
+        words[Word.WRITTEN_BACK], words[Word.DROPPED], words[Word.HELD] = self._storage.cache
         words[Word.LAST_FLUSH_AT], words[Word.LAST_FLUSH_NS] = self._storage.last_flush
         self._slot.publish()
         self._slot.heartbeat(now)

@@ -5,17 +5,23 @@ comes from a disk may have rotted on it: what is read is checked, so that no cli
 """
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections.abc import Callable
 from typing import Final
 
 from tidelog.node.ipc.fault_layout import Operation
+from tidelog.node.log.cache_rules import RANDOM, SEQUENTIAL, WILLNEED
 from tidelog.node.log.scan import first_bad
 from tidelog.node.runtime.disk import read_into
 from tidelog.node.runtime.healthy import Healthy
+from tidelog.node.runtime.page_cache import all_cached
 
 _PROBE: Final = bytearray(1)
+_SMALL: Final = 16 * 1024
+"""The kernel reads this much at least where it is asked for a header."""
+_ADVICE: Final = {SEQUENTIAL: os.POSIX_FADV_SEQUENTIAL, RANDOM: os.POSIX_FADV_RANDOM}
 
 
 class ColdReads:
@@ -26,9 +32,12 @@ class ColdReads:
         self._faults = faults or Healthy()
         self.warmed = 0
         """Ranges that had to be read first."""
+        self.dropped = 0
+        """Bytes behind consumers."""
 
     def is_cached(self, fd: int, position: int, size: int) -> bool:
-        """Whether both ends are in memory: the kernel reads ahead, so the middle is then too."""
+        """Whether both ends are in memory, and where headers may have been read at both without
+        what lies between them, that too."""
         try:
             os.preadv(fd, [_PROBE], position, os.RWF_NOWAIT)
             if size > 1:
@@ -38,22 +47,29 @@ class ColdReads:
         except OSError:
             # This file system cannot tell; sendfile will, or the read fails for its own reason.
             return True
-        return True
+        return size <= _SMALL or all_cached(fd, position, size) is not False
 
     def is_sick(self, fd: int) -> bool:
         """Whether reading the file is to fail or to take long: then that must be tried, though all
         of it is in memory."""
         return bool(self._faults.on[0]) and self._faults.hits_open(Operation.READ, fd)
 
-    def check(self, fd: int, position: int, size: int, done: Callable[[int | None], None]) -> None:
+    def check(
+        self, fd: int, position: int, size: int, ahead: str, done: Callable[[int | None], None]
+    ) -> None:
         """Read whole batches into the cache, then call `done` on the loop: where the first bad one
-        begins, or None."""
+        begins, or None. `ahead` is what the kernel is told of it."""
         self.warmed += 1
         # The file may be closed while the thread reads (the number of open files is bounded).
         own = os.dup(fd)
         file = _OpenFile(own, self._faults)
-        future = self._loop.run_in_executor(None, _read_through, file, position, size)
+        future = self._loop.run_in_executor(None, _read_through, file, position, size, ahead)
         future.add_done_callback(lambda read: done(read.result()))
+
+    def drop(self, fd: int, position: int, size: int) -> None:
+        """These pages were read for one consumer, who has them: they need not stay."""
+        self.dropped += size
+        self._loop.run_in_executor(None, _drop, os.dup(fd), position, size)
 
 
 class _OpenFile:
@@ -72,15 +88,32 @@ class _OpenFile:
             self._faults.strike_open(Operation.READ, self._fd, len(buffer))
         return read_into(self._fd, position, buffer)
 
+    def advise(self, position: int, size: int, advice: int) -> None:
+        _advise(self._fd, position, size, advice)
+
     def close(self) -> None:
         os.close(self._fd)
 
 
-def _read_through(file: _OpenFile, position: int, size: int) -> int | None:
+def _read_through(file: _OpenFile, position: int, size: int, ahead: str) -> int | None:
     try:
+        # Told each time: the descriptor may be another one by now, and the rules others.
+        file.advise(0, 0, _ADVICE.get(ahead, os.POSIX_FADV_NORMAL))
         return first_bad(file, position, size)
     except OSError as error:
         # What the disk cannot read is as bad as what it reads wrong.
         return position if error.errno == errno.EIO else None
     finally:
+        if ahead == WILLNEED:
+            file.advise(position + size, size, os.POSIX_FADV_WILLNEED)
         file.close()
+
+
+def _drop(fd: int, position: int, size: int) -> None:
+    _advise(fd, position, size, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def _advise(fd: int, position: int, size: int, advice: int) -> None:
+    with contextlib.suppress(OSError):  # this file system takes none
+        os.posix_fadvise(fd, position, size, advice)

@@ -1,4 +1,5 @@
-"""What the kernel's page cache has of a file, and when it writes back by itself. (shell)
+"""What the kernel's page cache has of a file, when it writes back by itself, and asking it to write
+back or to forget. (shell)
 
 `cachestat(2)` (Linux 6.5) counts pages without touching them, mapping the file or taking a lock
 that its writer needs. Older kernels say by `mincore(2)` what is cached, and not what is dirty.
@@ -17,6 +18,9 @@ from msgspec import Struct
 _CACHESTAT: Final = 451
 """The same number on all machines."""
 _NO_SUCH_CALL: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})
+_NOT_OF_SUCH_FILES: Final = _NO_SUCH_CALL | {errno.EINVAL, errno.ESPIPE}
+_WAIT_BEFORE, _WRITE, _WAIT_AFTER = 1, 2, 4
+"""Of `sync_file_range(2)`."""
 """EPERM: a container's filter that does not know the call."""
 _VM: Final = Path("/proc/sys/vm")
 _MEMINFO: Final = Path("/proc/meminfo")
@@ -30,10 +34,18 @@ TRIGGERS: Final = (
 )
 """Of bytes and ratio the one that is not 0 holds."""
 
+_READ_AHEAD_NAMES: Final = ("queue/read_ahead_kb", "../queue/read_ahead_kb")
+"""Of a whole disk, and of a part of one."""
+_READ_AHEAD_KIB: Final = 128
+"""Of Linux, where a file system does not say on which disk it is."""
+_READ_AHEAD: Final[dict[int, int]] = {}
+
 _C: Final = ctypes.CDLL(None, use_errno=True)
 _C.syscall.restype = ctypes.c_long
+_C.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _C.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-_WHOLE: Final = (ctypes.c_uint64 * 2)(0, 0)
+_Range: Final = ctypes.c_uint64 * 2
+_WHOLE: Final = _Range(0, 0)
 """From byte 0; a length of 0 is to the end."""
 _Counts: Final = ctypes.c_uint64 * 5
 
@@ -70,6 +82,51 @@ def cached(descriptor: int, size: int) -> Cached | None:
         return None
     in_memory = resident(descriptor, size)
     return None if in_memory is None else Cached(in_memory, None)
+
+
+def all_cached(descriptor: int, start: int, size: int) -> bool | None:
+    """Whether each page of a range is in memory, or on its way there; None where nobody tells."""
+    first = start - start % mmap.PAGESIZE
+    span = start + size - first
+    counts = _Counts()
+    if _C.syscall(_CACHESTAT, descriptor, _Range(first, span), counts, 0):
+        return None
+    return bool(counts[0] >= -(-span // mmap.PAGESIZE))
+
+
+def read_ahead_bytes(descriptor: int) -> int:
+    """As much as the kernel reads beyond what it is asked for, on that file's disk."""
+    device = os.fstat(descriptor).st_dev
+    known = _READ_AHEAD.get(device)
+    if known is None:
+        disk = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
+        found = (_number(Path(disk, name)) for name in _READ_AHEAD_NAMES)
+        kibibytes = next((one for one in found if one is not None), _READ_AHEAD_KIB)
+        known = _READ_AHEAD[device] = kibibytes * 1024
+    return known
+
+
+def write_back(descriptor: int, start: int, size: int, *, wait: bool) -> bool:
+    """Give these bytes to the disk, and with `wait` until it has them; in a thread, for both may
+    take long. It makes nothing durable: the disk's own cache and the file's size are left as they
+    are. False where there is no such call; OSError where some of it could not be written, which
+    nobody is told a second time."""
+    flags = _WAIT_BEFORE | _WRITE | _WAIT_AFTER if wait else _WRITE
+    if not _C.sync_file_range(descriptor, start, size, flags):
+        return True
+    number = ctypes.get_errno()
+    if number in _NOT_OF_SUCH_FILES:
+        return False
+    raise OSError(number, os.strerror(number))
+
+
+def forget(descriptor: int, start: int, size: int) -> bool:
+    """Let go of whole pages that are on the disk, once all of these are: no byte is ever lost by
+    it, but the next who reads them waits for the disk. False, OSError: as `write_back`."""
+    if not write_back(descriptor, start, size, wait=True):
+        return False
+    os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_DONTNEED)
+    return True
 
 
 def resident(descriptor: int, size: int) -> int | None:

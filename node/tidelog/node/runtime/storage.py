@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from tidelog.node.log.log import Log
 from tidelog.node.log.ownership import Owner
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.replica.replicas import Replicas
+from tidelog.node.runtime.cache_keeper import CacheKeeper, Kept
 from tidelog.node.runtime.cleaner_thread import CleanerParts, CleanerThread, Retention
 from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, probe
 from tidelog.node.runtime.flush_threads import FlushThreads
@@ -65,12 +67,14 @@ class _Kept:
         logs: LogDirectory,
         flusher: Flusher,
         commits: GroupCommit,
+        cache: CacheKeeper,
         cleaner_parts: CleanerParts,
     ) -> None:
         self.logs = logs
         self.flusher = flusher
         self.commits = commits
         self._faults = cleaner_parts.faults
+        self.cache = cache
         self.retention = Retention(cleaner_parts)
         self.cleaner = CleanerThread(cleaner_parts)
         self.path = os.path.abspath(logs.path)  # noqa: PTH100 -- a text for an answer
@@ -92,6 +96,7 @@ class _Kept:
         self.cleaner.close()
         self.flusher.abandon()
         self.commits.abandon()
+        self.cache.abandon()
 
 
 class Storage:
@@ -154,7 +159,8 @@ class Storage:
         )
         threads = FlushThreads(parts.loop, logs.path.rpartition("/")[2])
         commits = GroupCommit(parts.loop, logs.rounds, threads, heard)
-        return _Kept(logs, flusher, commits, cleaner_parts)
+        cache = CacheKeeper(parts.loop, logs, failed)
+        return _Kept(logs, flusher, commits, cache, cleaner_parts)
 
     def _flushed(self, now: Instant, logs: Sequence[Log]) -> None:
         on_flushed = self._parts.on_flushed
@@ -185,6 +191,11 @@ class Storage:
             except OSError as error:
                 self._refused(kept.logs, error)
 
+    def keep_cache(self, now: Instant) -> None:
+        """Hold logs to what their topics want of the page cache."""
+        for kept in self._working():
+            kept.cache.turn(now)
+
     def keep_house(self) -> None:
         """Roll segments that are too old though nothing is written, remove files let go of."""
         now_ms = self._parts.wall_ms()
@@ -206,6 +217,11 @@ class Storage:
         """The latest of all directories, by a round or of sealed segments."""
         both = (one.last for kept in self._kept.values() for one in (kept.commits, kept.flusher))
         return max(both, default=NO_FLUSH)
+
+    @property
+    def cache(self) -> Kept:
+        """Of all directories."""
+        return reduce(Kept.plus, (kept.cache.done for kept in self._kept.values()), Kept())
 
     # -- what handlers ask
 
@@ -297,6 +313,8 @@ class Storage:
         waiting = set(self._working())
         if not waiting:
             done()
+        for kept in waiting:
+            kept.cache.abandon()
         for kept in tuple(waiting):
             self._close_one(kept, waiting, sync=sync, done=done)
 
