@@ -26,6 +26,7 @@ ABOUT_PROCESSES = {"up", "down", "status", "broker", "coordinator", "logs", "log
     "txn-coordinator",
     "chaos",
     "disk",
+    "metrics",
     "timeline",
     "why",
     "completion",

@@ -47,6 +47,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "consume": ("consume", "consume", "Read records from topics."),
     "log": ("log_files", "log", "Show and check the files of logs."),
     "disk": ("disk", "disk", "Show what of the logs is cached, dirty and not flushed."),
+    "metrics": ("metrics", "metrics", "Print or serve a cluster's metrics, for Prometheus."),
     "chaos": ("chaos", "chaos", "Break a running cluster on purpose."),
     "why": ("why", "why", "Say why something is as it is, and what to do."),
     "timeline": ("timeline", "timeline", "Show what happened to a partition."),

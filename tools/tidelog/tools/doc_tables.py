@@ -14,6 +14,7 @@ from tidelog.node.api import dispatch
 from tidelog.node.api.registry import Route
 from tidelog.node.resource_settings import CLIENT_METRICS, GROUP, GROUP_BOUNDS
 from tidelog.tools.doc_commands import commands_page
+from tidelog.tools.metrics_rows import all_metrics
 
 MADE = """\
 <!-- Made from the code by `python -m tidelog.tools.doc_tables`: change the rows, not this page. -->
@@ -70,6 +71,41 @@ in the linked files, which are also what the codec is compiled from.
 """
 
 
+METRICS_PAGE = """{made}
+# Metrics
+
+`tidelog metrics` prints what is known of a cluster in Prometheus' text form, `--port PORT` serves
+it on loopback, at `/metrics`, until Ctrl-C; `--json` prints the same for scripts. All but `--json`
+needs Prometheus' own library: install `tidelog[metrics]`.
+
+Nobody is asked for them: they are read from the processes' shared memory, the files of the logs and
+the metadata log, with each scrape and at most twice a second. A cluster that is down still tells
+what its files say. What is not known has no sample: dirty bytes on a kernel before Linux 6.5, the
+last flush of a log that was never flushed.
+
+```yaml
+scrape_configs:
+  - job_name: tidelog
+    static_configs: [{{targets: ["127.0.0.1:9464"]}}]
+```
+
+Counters begin anew with each start of their process. `tidelog_log_*` is of one replica on one
+broker, as `tidelog disk` shows it ([durability.md](durability.md)); sums over brokers and topics
+are Prometheus' affair. There are no labels for segments or clients.
+
+{table}
+"""
+
+
+def metrics_page() -> str:
+    """docs/metrics.md: every metric, its labels, what it says."""
+    head = ("name", "type", "labels", "what it says")
+    rows = [
+        (f"`{one.name}`", one.kind, ", ".join(one.labels) or "-", one.help) for one in all_metrics()
+    ]
+    return METRICS_PAGE.format(made=MADE, table=_table(head, rows))
+
+
 def settings_page() -> str:
     """docs/settings.md: every setting, its default, what it may be, what it does."""
     topic_head = ("name", "broker's", "type", "default", "rule", "acts", "what it does")
@@ -97,6 +133,7 @@ def pages() -> dict[str, str]:
     return {
         "settings.md": settings_page(),
         "protocol.md": protocol_page(),
+        "metrics.md": metrics_page(),
         "commands.md": commands_page(MADE),
     }
 
