@@ -51,6 +51,20 @@ def test_a_bound_of_its_own_is_not_the_brokers() -> None:
     assert rules({"cache.keep": "tail"}).bound == CACHE_BYTES_DEFAULT
 
 
+@pytest.mark.parametrize(
+    ("made", "step"),
+    [
+        (CacheRules(keep="tail", max_bytes=80 * MIB), 10 * MIB),
+        (CacheRules(keep="tail", max_bytes=80 * MIB, writeback_bytes=2 * MIB), 2 * MIB),
+        (CacheRules(keep="none"), MIB),
+        (CacheRules(writeback_bytes=5 * MIB), 5 * MIB),
+    ],
+)
+def test_what_cannot_stay_is_given_to_the_disk_early(made: CacheRules, step: int) -> None:
+    assert made.writes_back
+    assert made.step == step
+
+
 def test_none_keeps_nothing_whatever_the_bound_is() -> None:
     assert rules({"cache.keep": "none", "cache.max.bytes": str(MIB)}).bound == 0
 

@@ -7,7 +7,7 @@ from tidelog.node.net.behind import ReadBehind
 
 PAGE = 4096
 COLD = 8 * PAGE
-AHEAD = 4 * PAGE
+UPTO = 20 * COLD
 
 
 def files(*names: str) -> list[File]:
@@ -24,7 +24,9 @@ def test_what_came_from_the_disk_goes_once_in_whole_pages() -> None:
     (file,) = files("a")
     behind = ReadBehind()
     piece = FileSlice(file, 100, COLD)
-    behind.came_from_disk(piece, AHEAD)
+    assert not behind.knows(piece)
+    behind.begins(piece, UPTO)
+    assert behind.knows(piece)
     assert ranges(behind) == [], "it is not sent yet"
     behind.sent(piece)
     assert ranges(behind) == [("a", 0, COLD)]
@@ -34,25 +36,45 @@ def test_what_came_from_the_disk_goes_once_in_whole_pages() -> None:
 def test_what_the_kernel_read_ahead_goes_too() -> None:
     (file,) = files("a")
     behind = ReadBehind()
-    behind.came_from_disk(FileSlice(file, 0, COLD), AHEAD)
+    behind.begins(FileSlice(file, 0, COLD), UPTO)
     behind.sent(FileSlice(file, COLD, PAGE))
-    assert ranges(behind) == [("a", COLD, PAGE)]
+    assert ranges(behind) == [("a", 0, COLD + PAGE)], "in large pieces: what came before, too"
 
 
 def test_what_others_have_in_the_cache_stays() -> None:
     first, second = files("a", "b")
     behind = ReadBehind()
-    behind.came_from_disk(FileSlice(first, 0, COLD), AHEAD)
-    behind.sent(FileSlice(first, COLD + AHEAD + 1, COLD))
+    behind.begins(FileSlice(first, 0, COLD), UPTO)
+    behind.sent(FileSlice(first, UPTO, COLD))
     behind.sent(FileSlice(second, 0, COLD))
     assert ranges(behind) == []
+
+
+def test_what_was_there_before_a_pass_began_stays() -> None:
+    (file,) = files("a")
+    behind = ReadBehind()
+    behind.begins(FileSlice(file, 4 * COLD, COLD), UPTO)
+    behind.sent(FileSlice(file, 4 * COLD, COLD))
+    behind.sent(FileSlice(file, 0, COLD))
+    assert ranges(behind) == [("a", 4 * COLD, COLD)]
+
+
+def test_a_second_pass_begins_anew() -> None:
+    (file,) = files("a")
+    behind = ReadBehind()
+    behind.begins(FileSlice(file, 0, COLD), COLD)
+    far = FileSlice(file, 10 * COLD, COLD)
+    assert not behind.knows(far)
+    behind.begins(far, UPTO)
+    behind.sent(far)
+    assert ranges(behind) == [("a", 10 * COLD, COLD)]
 
 
 def test_less_than_a_page_stays() -> None:
     (file,) = files("a")
     behind = ReadBehind()
     piece = FileSlice(file, 0, PAGE - 1)
-    behind.came_from_disk(piece, AHEAD)
+    behind.begins(piece, UPTO)
     behind.sent(piece)
     assert ranges(behind) == []
 
@@ -61,7 +83,7 @@ def test_of_many_files_the_first_are_forgotten() -> None:
     many = files(*(f"{number:02}" for number in range(20)))
     behind = ReadBehind()
     for file in many:
-        behind.came_from_disk(FileSlice(file, 0, COLD), AHEAD)
+        behind.begins(FileSlice(file, 0, COLD), UPTO)
     for file in many:
         behind.sent(FileSlice(file, 0, COLD))
     assert [name for name, _, _ in ranges(behind)] == [f"{number:02}" for number in range(4, 20)]

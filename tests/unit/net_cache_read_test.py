@@ -14,7 +14,7 @@ from harness.raw import request_bytes
 from harness.real_pages import need_disk, pages
 from tidelog.kernel.limits import MIB
 from tidelog.node.log.segment import Segment
-from tidelog.node.net import connection
+from tidelog.node.runtime import page_cache
 from tidelog.node.runtime.page_cache import all_cached
 from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import k00_produce, k01_fetch
@@ -76,6 +76,19 @@ def settle(connected: Connected) -> None:
     connected.turn()
 
 
+def advice_told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What the kernel is told from now on."""
+    told: list[int] = []
+    tell = os.posix_fadvise
+
+    def note(fd: int, position: int, size: int, what: int) -> None:
+        told.append(what)
+        tell(fd, position, size, what)
+
+    monkeypatch.setattr(os, "posix_fadvise", note)
+    return told
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("cold", [False, True])
 def test_each_way_gives_the_same_bytes(connected: Connected, way: str, *, cold: bool) -> None:
@@ -120,8 +133,9 @@ def test_by_default_a_reader_leaves_what_it_read_in_the_cache(connected: Connect
 def test_a_reader_that_catches_up_leaves_nothing_and_the_tail_stays(
     connected: Connected, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setattr(connection, "read_ahead_bytes", lambda _: 3 * BATCH)
-    segment = filled(connected, cache_read_behind="drop", cache_read=way, cache_readahead="random")
+    monkeypatch.setattr(page_cache, "read_ahead_bytes", lambda _: BATCH // 4)
+    monkeypatch.setattr(page_cache, "_STEP_BYTES", BATCH)
+    segment = filled(connected, cache_read_behind="drop", cache_read=way)
     forget(segment)
     tail = segment.locate(COUNT - 1)
     os.pread(segment.file.fileno(), BATCH, tail)  # somebody else's, who reads the tail
@@ -156,16 +170,9 @@ def test_what_was_dropped_behind_is_checked_when_it_comes_again(connected: Conne
 def test_the_kernel_is_told_how_a_cold_range_is_read(
     connected: Connected, monkeypatch: pytest.MonkeyPatch, ahead: str, advice: list[int]
 ) -> None:
-    told = []
     segment = filled(connected, cache_readahead=ahead)
     forget(segment)
-    tell = os.posix_fadvise
-
-    def note(fd: int, position: int, size: int, what: int) -> None:
-        told.append(what)
-        tell(fd, position, size, what)
-
-    monkeypatch.setattr(os, "posix_fadvise", note)
+    told = advice_told(monkeypatch)
     assert fetch(connected, 0) == [0]
     assert told == advice
 

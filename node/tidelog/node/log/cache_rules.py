@@ -18,6 +18,8 @@ AHEAD: Final = (_NORMAL, SEQUENTIAL, RANDOM, WILLNEED)
 """Of all of these the first word leaves it to the kernel."""
 CACHE_BYTES_DEFAULT: Final = 256 * MIB
 _LONG_MAX: Final = 2**63 - 1
+_STEPS: Final = 8
+_STEP_MIN: Final = MIB
 
 
 class CacheRules(Struct, frozen=True):
@@ -41,8 +43,20 @@ class CacheRules(Struct, frozen=True):
         return 0 if self.keep == _NONE else self.max_bytes
 
     @property
+    def step(self) -> int:
+        """So many bytes are given to the disk at once; what is to go soon is so at any rate, for it
+        cannot go before."""
+        if not self.is_bounded:
+            return self.writeback_bytes
+        return min(self.writeback_bytes, max(_STEP_MIN, self.bound // _STEPS))
+
+    @property
     def writes_back(self) -> bool:
-        return self.writeback_bytes < _LONG_MAX
+        return self.step < _LONG_MAX
+
+    @property
+    def reads_next(self) -> bool:
+        return self.ahead == WILLNEED
 
     @property
     def drops_behind(self) -> bool:

@@ -21,7 +21,7 @@ from tidelog.node.net.session import OVERLAPPING, Session
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.disk import DiskFile
 from tidelog.node.runtime.file_sending import send_range
-from tidelog.node.runtime.page_cache import read_ahead_bytes
+from tidelog.node.runtime.page_cache import next_in_memory
 from tidelog.wire.compile import Piece
 from tidelog.wire.errors import WireError
 
@@ -327,8 +327,8 @@ class Connection:
         if not is_cached or (not self._file_sent and not piece.is_trusted):
             self._warming = True
             self._write_when_possible(wanted=False)
-            ahead = piece.cache.ahead
-            cold_reads.check(fd, piece.position, size, ahead, partial(self._on_checked, piece))
+            done = partial(self._on_checked, piece)
+            cold_reads.check(fd, piece.position, size, done, piece.cache)
             return -1
         sent = send_range(self._sock, fd, position, left, piece.cache.read)
         if sent == 0:
@@ -348,9 +348,10 @@ class Connection:
         if piece.cache.drops_behind:
             if self._behind is None:
                 self._behind = ReadBehind()
-            assert isinstance(piece.file, DiskFile)
-            ahead = read_ahead_bytes(piece.file.fileno())
-            self._behind.came_from_disk(piece, max(ahead, piece.size))
+            if not self._behind.knows(piece):
+                assert isinstance(piece.file, DiskFile)
+                end = piece.position + piece.size
+                self._behind.begins(piece, next_in_memory(piece.file.fileno(), end))
 
     def _drop_behind(self) -> None:
         """What this consumer alone brought into the page cache, and has been sent, goes."""

@@ -1,7 +1,7 @@
-"""Holds the logs of a directory to their page-cache rules, in a thread of its own. A shell.
+"""Holds the logs of a directory to their page-cache rules, in threads of its own. A shell.
 
-The loop collects what grew and decides (`log/cache_keep.py`); the thread alone touches the disk. A
-look at all bounded logs, and then what goes, are one after the other; so is what is written back.
+The loop collects what grew and decides (`log/cache_keep.py`); threads alone touch the disk. One
+gives it what is to be written back; another looks at all bounded logs, and drops what is to go.
 """
 
 # A Path object costs more than the call it names, and these are called for each segment:
@@ -27,6 +27,7 @@ from tidelog.node.runtime.aside import Aside
 _LOOK_EVERY: Final = ms(1_000)
 _GROWN_BYTES_MAX: Final = 2 * MIB
 """Or so much was appended to bounded logs."""
+_PART_BYTES: Final = 8 * MIB
 _REST: Final = 10
 """A look that took long is followed by a rest so many times as long: it takes a processor."""
 _FOR_THIS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -55,9 +56,26 @@ class _Done(NamedTuple):
     failure: OSError | None = None
 
 
+class _Lane:
+    """A thread with one piece of work at a time: where it waits for the disk, another goes on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
+        self._aside = Aside(loop, name)
+        self.is_busy = False
+
+    def do(self, work: Callable[[], _Done], then: Callable[[Instant, _Done], None]) -> None:
+        assert not self.is_busy
+        self.is_busy = True
+
+        def ended(now: Instant, done: _Done) -> None:
+            self.is_busy = False
+            then(now, done)
+
+        self._aside(work, ended)
+
+
 class CacheKeeper:
-    """Invariant: one piece of work is under way at most, and no page is dropped that is not on the
-    disk."""
+    """Invariant: no page is dropped that is not on the disk."""
 
     def __init__(
         self,
@@ -67,74 +85,77 @@ class CacheKeeper:
     ) -> None:
         """`on_failure` is told what the disk could not take: that is the directory's end, for the
         kernel tells nobody a second time."""
+        name = logs.path.rpartition("/")[2]
         self._logs = logs
-        self._aside = Aside(loop, f"pages-{logs.path.rpartition('/')[2]}")
+        self._writing, self._keeping = _Lane(loop, f"write-{name}"), _Lane(loop, f"pages-{name}")
         self._on_failure = on_failure
         self._writebacks: dict[Log, Writeback] = {}
         self._sizes: dict[Log, int] = {}
+        self._unwritten: dict[Log, None] = {}
+        """Logs that grew since they were looked at for what is to be written back."""
         self._grown = 0
         """Bytes since the last look."""
         self._look_at = self._rest_until = Instant(0)
-        self._under_way = self._abandoned = False
+        self._abandoned = False
         self.done = Kept()
 
     def turn(self, now: Instant) -> None:
         """Ten times a second."""
-        if self._abandoned or self._under_way:
+        if self._abandoned:
             return
-        pushes = self._note_growth(self._logs.take_grown())
-        if pushes:
-            self._begin(partial(_push, pushes), self._pushed)
-            written = sum(push.size for _, push in pushes)
-            self.done = self.done._replace(written_back=self.done.written_back + written)
-        elif now >= self._rest_until and (now >= self._look_at or self._grown >= _GROWN_BYTES_MAX):
+        self._note_growth(self._logs.take_grown())
+        if self._unwritten and not self._writing.is_busy:
+            self._write_back()
+        if self._keeping.is_busy or now < self._rest_until:
+            return
+        if now >= self._look_at or self._grown >= _GROWN_BYTES_MAX:
             self._look(now)
 
     @property
     def is_busy(self) -> bool:
-        return self._under_way
+        return self._writing.is_busy or self._keeping.is_busy
 
     def abandon(self) -> None:
         """The directory is at its end: nothing is touched again."""
         self._abandoned = True
 
-    def _begin(self, work: Callable[[], _Done], then: Callable[[Instant, _Done], None]) -> None:
-        self._under_way = True
-
-        def ended(now: Instant, done: _Done) -> None:
-            self._under_way = False
-            if self._abandoned:
-                return
-            if done.failure is not None:
-                self.abandon()
-                self._on_failure(done.failure)
-            else:
-                then(now, done)
-
-        self._aside(work, ended)
+    def _has_failed(self, done: _Done) -> bool:
+        """Or is not to be touched any more."""
+        if not self._abandoned and done.failure is not None:
+            self.abandon()
+            self._on_failure(done.failure)
+        return self._abandoned
 
     # -- what was appended
 
-    def _note_growth(self, grown: Iterable[Log]) -> list[tuple[str, Push]]:
-        pushes = []
+    def _note_growth(self, grown: Iterable[Log]) -> None:
         for log in grown:
-            rules = log.settings.cache
-            if rules.is_bounded:
+            self._unwritten[log] = None
+            if log.settings.cache.is_bounded:
                 size = log.size_bytes
                 self._grown += max(size - self._sizes.get(log, 0), 0)
                 self._sizes[log] = size
-            if rules.writes_back:
-                path = log.directory.path
-                pushes += [(path, push) for push in self._due(log, rules.writeback_bytes)]
-        return pushes
 
-    def _due(self, log: Log, step: int) -> list[Push]:
+    def _write_back(self) -> None:
+        grown, self._unwritten = self._unwritten, {}
+        pushes = [
+            (log.directory.path, push)
+            for log in grown
+            if log.settings.cache.writes_back and log.has_files
+            for push in self._due(log)
+        ]
+        if pushes:
+            written = self.done.written_back + sum(push.size for _, push in pushes)
+            self.done = self.done._replace(written_back=written)
+            self._writing.do(partial(_push, pushes), self._written)
+
+    def _written(self, _now: Instant, done: _Done) -> None:
+        self._has_failed(done)
+
+    def _due(self, log: Log) -> list[Push]:
         extents = [Extent(one.base, one.name, one.size) for one in log.segments]
-        return self._writebacks.setdefault(log, Writeback()).due(extents, step)
-
-    def _pushed(self, now: Instant, _done: _Done) -> None:
-        """What grew meanwhile may have to be looked at."""
-        self.turn(now)
+        known = self._writebacks.setdefault(log, Writeback())
+        return known.due(extents, log.settings.cache.step)
 
     # -- what is to stay
 
@@ -144,7 +165,7 @@ class CacheKeeper:
         bounded = {log.directory.path: log for log in self._logs if _is_bounded(log)}
         self._forget_deleted()
         if bounded:
-            self._begin(partial(_look, tuple(bounded)), partial(self._looked, bounded))
+            self._keeping.do(partial(_look, tuple(bounded)), partial(self._looked, bounded))
         else:
             self.done = self.done._replace(held=0)
 
@@ -154,6 +175,8 @@ class CacheKeeper:
         self._sizes = {log: one for log, one in self._sizes.items() if log in there}
 
     def _looked(self, bounded: Mapping[str, Log], now: Instant, done: _Done) -> None:
+        if self._has_failed(done):
+            return
         self._rest_until = Instant(now + _REST * done.took_ns)
         total = sum(held(segments) for segments in done.seen.values())
         self.done = self.done._replace(held=total)
@@ -163,9 +186,11 @@ class CacheKeeper:
         if gone:
             doubt = partial(_doubt, bounded, gone)
             doubt()
-            self._begin(partial(_drop, gone), partial(self._dropped, doubt))
+            self._keeping.do(partial(_drop, gone), partial(self._dropped, doubt))
 
     def _dropped(self, doubt: Callable[[], None], _now: Instant, done: _Done) -> None:
+        if self._has_failed(done):
+            return
         doubt()  # once more: a reader may have checked some of it meanwhile
         dropped = self.done.dropped + done.dropped
         self.done = self.done._replace(dropped=dropped, held=self.done.held - done.dropped)
@@ -254,7 +279,9 @@ def _forget(drop: Drop, descriptor: int) -> int | OSError:
     """How many bytes less are cached now."""
     _, before = _size_and_cached(descriptor)
     try:
-        page_cache.forget(descriptor, 0, drop.upto)
+        # In parts: what the disk has goes at once, and waits for no byte behind it.
+        for start in range(0, drop.upto, _PART_BYTES):
+            page_cache.forget(descriptor, start, min(_PART_BYTES, drop.upto - start))
     except OSError as failure:
         return failure
     _, after = _size_and_cached(descriptor)

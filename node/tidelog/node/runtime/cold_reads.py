@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.node.ipc.fault_layout import Operation
-from tidelog.node.log.cache_rules import RANDOM, SEQUENTIAL, WILLNEED
+from tidelog.node.log.cache_rules import KERNEL, RANDOM, SEQUENTIAL, CacheRules
 from tidelog.node.log.scan import first_bad
 from tidelog.node.runtime.disk import read_into
 from tidelog.node.runtime.healthy import Healthy
@@ -55,15 +55,20 @@ class ColdReads:
         return bool(self._faults.on[0]) and self._faults.hits_open(Operation.READ, fd)
 
     def check(
-        self, fd: int, position: int, size: int, ahead: str, done: Callable[[int | None], None]
+        self,
+        fd: int,
+        position: int,
+        size: int,
+        done: Callable[[int | None], None],
+        rules: CacheRules = KERNEL,
     ) -> None:
         """Read whole batches into the cache, then call `done` on the loop: where the first bad one
-        begins, or None. `ahead` is what the kernel is told of it."""
+        begins, or None. The rules say what the kernel is told of it."""
         self.warmed += 1
         # The file may be closed while the thread reads (the number of open files is bounded).
         own = os.dup(fd)
         file = _OpenFile(own, self._faults)
-        future = self._loop.run_in_executor(None, _read_through, file, position, size, ahead)
+        future = self._loop.run_in_executor(None, _read_through, file, position, size, rules)
         future.add_done_callback(lambda read: done(read.result()))
 
     def drop(self, fd: int, position: int, size: int) -> None:
@@ -95,16 +100,16 @@ class _OpenFile:
         os.close(self._fd)
 
 
-def _read_through(file: _OpenFile, position: int, size: int, ahead: str) -> int | None:
+def _read_through(file: _OpenFile, position: int, size: int, rules: CacheRules) -> int | None:
     try:
         # Told each time: the descriptor may be another one by now, and the rules others.
-        file.advise(0, 0, _ADVICE.get(ahead, os.POSIX_FADV_NORMAL))
+        file.advise(0, 0, _ADVICE.get(rules.ahead, os.POSIX_FADV_NORMAL))
         return first_bad(file, position, size)
     except OSError as error:
         # What the disk cannot read is as bad as what it reads wrong.
         return position if error.errno == errno.EIO else None
     finally:
-        if ahead == WILLNEED:
+        if rules.reads_next:
             file.advise(position + size, size, os.POSIX_FADV_WILLNEED)
         file.close()
 

@@ -34,6 +34,7 @@ TRIGGERS: Final = (
 )
 """Of bytes and ratio the one that is not 0 holds."""
 
+_STEP_BYTES: Final = 4 * 1024 * 1024
 _READ_AHEAD_NAMES: Final = ("queue/read_ahead_kb", "../queue/read_ahead_kb")
 """Of a whole disk, and of a part of one."""
 _READ_AHEAD_KIB: Final = 128
@@ -92,6 +93,19 @@ def all_cached(descriptor: int, start: int, size: int) -> bool | None:
     if _C.syscall(_CACHESTAT, descriptor, _Range(first, span), counts, 0):
         return None
     return bool(counts[0] >= -(-span // mmap.PAGESIZE))
+
+
+def next_in_memory(descriptor: int, start: int) -> int:
+    """Where, behind what the kernel may just have read ahead, something is in memory that was there
+    before; the file's end if nothing is."""
+    end = os.fstat(descriptor).st_size
+    position = start + 2 * read_ahead_bytes(descriptor)
+    while position < end:
+        counts, step = _Counts(), _Range(position, _STEP_BYTES)
+        if _C.syscall(_CACHESTAT, descriptor, step, counts, 0) or counts[0]:
+            return position
+        position += _STEP_BYTES
+    return max(start, end)
 
 
 def read_ahead_bytes(descriptor: int) -> int:
