@@ -21,7 +21,7 @@ from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.disk import open_disk
 from tidelog.node.runtime.ledger import Ledger
 from tidelog.tools.disk_look import Wanted, look
-from tidelog.tools.log_files.cluster_folder import Folder
+from tidelog.tools.log_files.data_folder import Folder
 
 _OWNER = "broker-0"
 _PARTITIONS = 10

@@ -21,7 +21,7 @@ from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.launch import board_name
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Links
-from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.log_files.data_folder import open_folder
 
 OFFSETS = "__consumer_offsets"
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, Slot, Word, slot_of
 from tidelog.tools.disk_look import Wanted, look
 from tidelog.tools.disk_view import Replica, Sums, sums
-from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.log_files.data_folder import open_folder
 
 pytestmark = pytest.mark.slow
 

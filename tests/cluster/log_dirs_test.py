@@ -22,7 +22,7 @@ from harness.mounts import (
 )
 from harness.need import required
 from harness.raw import RawClient
-from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k35_describe_log_dirs as k35
 

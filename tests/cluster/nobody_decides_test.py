@@ -13,7 +13,7 @@ from harness.chaos import Load, wrong_in_the_end
 from harness.cluster import Cluster, until
 from harness.fetch_raw import fetch_all
 from harness.raw import RawClient
-from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.log_files.data_folder import open_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -13,7 +13,7 @@ from harness.chaos import BROKERS, Load, acked_in
 from harness.cluster import Cluster
 from harness.operations import PARTITIONS, SWELL, TIDES, Operations, Reader
 from harness.soak import Soak, wrong_images, wrong_places, wrong_reads, wrong_replicas
-from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.log_files.data_folder import open_folder
 
 SECONDS = 60.0
 NIGHTLY_SECONDS = 1_200.0

@@ -14,7 +14,7 @@ from harness.cluster import Cluster, until
 from harness.creations import Creations, create, topics
 from harness.raw import RawClient
 from tidelog.node.ipc.board import memory_of_run
-from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

@@ -21,11 +21,12 @@ from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.ipc.layout import Fences
 from tidelog.node.ipc.standing import Standing
+from tidelog.node.log_settings import log_settings
 from tidelog.node.metadata import link
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Link, Me
 from tidelog.node.net.client import Client
-from tidelog.node.replica.hosting import Hosting, log_settings
+from tidelog.node.replica.hosting import Hosting
 from tidelog.node.replica.log_ends import log_ends, stop_kind
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.replication import Replication, Surroundings
@@ -35,8 +36,7 @@ from tidelog.wire.control import encode
 from tidelog.wire.errors import ErrorCode, WireError
 
 TICK_MS = 100
-CHECKPOINT_TICKS = 50
-TEND_TICKS = 10
+CHECKPOINT_TICKS, TEND_TICKS = 50, 10
 DRAIN_MS, DRAIN_LOOK_MS, LEAVE_MS = 200, 5, 300
 
 

@@ -26,7 +26,7 @@ from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Links
 from tidelog.node.log.marks import MARK_NAME, decode_mark, encode_mark
 from tidelog.node.metadata.image import MetadataImage
-from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.tools.supervisor.ask import Link
 from tidelog.tools.timeline import Entry, gather, of_partition
 from tidelog.wire.messages import k01_fetch as k01

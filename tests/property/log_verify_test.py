@@ -21,7 +21,7 @@ from tidelog.node.log.checkpoints import (
     decode_offsets,
     encode_offsets,
 )
-from tidelog.node.log.directory import key_of
+from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.epochs import EpochCache, decode_epochs
 from tidelog.node.log.marks import MARK_NAME, decode_mark
 from tidelog.node.log.scan import Scan

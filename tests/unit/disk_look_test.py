@@ -16,7 +16,7 @@ from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.disk import DiskDirectory
 from tidelog.tools.disk_look import Wanted, look
 from tidelog.tools.disk_view import Replica
-from tidelog.tools.log_files.cluster_folder import Folder
+from tidelog.tools.log_files.data_folder import Folder
 from tidelog.tools.supervisor import proc
 
 NAME = "00000000000000000000.log"

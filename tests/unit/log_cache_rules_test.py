@@ -7,7 +7,7 @@ from tidelog.node.cache_settings import CACHE_ROWS
 from tidelog.node.changing import DYNAMIC
 from tidelog.node.log.cache_rules import CACHE_BYTES_DEFAULT, KERNEL, CacheRules
 from tidelog.node.log.settings import LogSettings
-from tidelog.node.replica.hosting import log_settings
+from tidelog.node.log_settings import log_settings
 from tidelog.node.settings import BROKER, TOPIC
 
 NAMES = [row.name for row in CACHE_ROWS]

@@ -16,7 +16,8 @@ from harness.log_batches import (
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.ids import ZERO_UUID, Partition, Uuid, uuid_text
-from tidelog.node.log.directory import LogDirectory, key_of
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.settings import LogSettings
 from tidelog.wire.errors import ErrorCode, Rejected
 

@@ -7,7 +7,7 @@ from tidelog.kernel.config import SettingError, Table
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.log.dirty import Dirty
 from tidelog.node.log.flush_policy import LONG_MAX, OS, FlushRules, word_of
-from tidelog.node.replica.hosting import log_settings
+from tidelog.node.log_settings import log_settings
 from tidelog.node.settings import BROKER, TOPIC
 
 AFTER, MEANWHILE = "what came after the last flush: ", ", and what came while that was under way"

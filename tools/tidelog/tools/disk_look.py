@@ -20,16 +20,16 @@ from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
 from tidelog.node.ipc.ledger_layout import check_header
 from tidelog.node.ipc.ledger_memory import ledgers_left, read_ledger, saved_parts
 from tidelog.node.log.checkpoints import RECOVERY_POINTS, decode_offsets
-from tidelog.node.log.directory import key_of
+from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.flush_policy import word_of
+from tidelog.node.log_settings import log_settings
 from tidelog.node.origins import Layers
-from tidelog.node.replica.hosting import log_settings
 from tidelog.node.runtime.page_cache import look as look_at_pages
 from tidelog.tools.chaos.sick_disks import sick_in
 from tidelog.tools.chaos.survey import Recorded, recorded
 from tidelog.tools.disk_view import Broker, Flush, Replica, Segment, first_unstable
 from tidelog.tools.durable_end import Allowance, DurableEnd, durable_end
-from tidelog.tools.log_files.cluster_folder import Folder
+from tidelog.tools.log_files.data_folder import Folder
 from tidelog.tools.log_files.kinds import FileKind, kind_of
 from tidelog.tools.supervisor import proc
 from tidelog.tools.supervisor.folder import is_held, run_in

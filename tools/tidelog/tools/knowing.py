@@ -14,7 +14,7 @@ from tidelog.kernel.ids import TopicPartition
 from tidelog.kernel.instant import s
 from tidelog.tools.chaos.sick_disks import sick_in
 from tidelog.tools.connecting import connected
-from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.tools.output import CliError, Target
 from tidelog.tools.reasons import Known
 from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError

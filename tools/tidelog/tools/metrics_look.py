@@ -15,7 +15,7 @@ from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, Slot, Word, slot_of
 from tidelog.node.runtime.page_cache import kernel_view
 from tidelog.tools.disk_look import Wanted, look
-from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.tools.metrics_rows import Facts
 from tidelog.tools.supervisor import proc
 from tidelog.tools.supervisor.folder import is_held, run_in

@@ -51,7 +51,7 @@ from tidelog.kernel.launch import (
 from tidelog.kernel.limits import HEARTBEAT_MS
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, SlotState, Word
-from tidelog.node.log.directory import key_of
+from tidelog.node.log.directory_names import key_of
 from tidelog.node.metadata.digest import digest
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.alarm import Alarm

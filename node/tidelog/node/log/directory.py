@@ -14,10 +14,15 @@ from tidelog.kernel.ids import (
     uuid_text,
 )
 from tidelog.kernel.instant import Instant
-from tidelog.kernel.limits import TOPIC_NAME_CHARS_MAX
 from tidelog.node.log import checkpoints
 from tidelog.node.log.cache_rules import KERNEL
 from tidelog.node.log.contracts import LogName
+from tidelog.node.log.directory_names import (
+    DELETED_SUFFIX,
+    PENDING_SUFFIX,
+    STRAY_SUFFIX,
+    key_of,
+)
 from tidelog.node.log.kept import Kept, KeptFile
 from tidelog.node.log.log import Log
 from tidelog.node.log.marks import (
@@ -35,10 +40,7 @@ from tidelog.node.log.rounds import Rounds
 from tidelog.node.log.settings import LogSettings
 from tidelog.wire.errors import ErrorCode, Rejected
 
-DELETED_SUFFIX = "-delete"
-STRAY_SUFFIX = "-stray"
 NAME_BYTES_MAX = 255
-PENDING_SUFFIX = ".pending"
 
 SettingsOf = Callable[[str], LogSettings]
 
@@ -573,16 +575,6 @@ class LogDirectory:
             self.offline[key] = CorruptError(file=place, position=0, reason=str(error))
         else:
             self._logs[key] = log
-
-
-def key_of(directory_name: str) -> TopicPartition | None:
-    """`<topic>-<partition>`; None for any other name."""
-    topic, dash, partition = directory_name.rpartition("-")
-    if not dash or not topic or not (partition.isascii() and partition.isdecimal()):
-        return None
-    if len(topic) > TOPIC_NAME_CHARS_MAX or str(int(partition)) != partition:
-        return None
-    return topic, Partition(int(partition))
 
 
 def _aside(name: str, number: int, suffix: str) -> str:

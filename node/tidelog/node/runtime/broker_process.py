@@ -32,12 +32,13 @@ from tidelog.node.ipc.events import Kind
 from tidelog.node.ipc.layout import Role, SlotState, Word, slot_of
 from tidelog.node.ipc.standing import Standing
 from tidelog.node.log.ownership import Owner
+from tidelog.node.log_settings import log_settings
 from tidelog.node.metadata.digest import digest
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Me
 from tidelog.node.net.connection import NetworkParts, NetworkStats
 from tidelog.node.net.listener import Listener, ListenerLimits
-from tidelog.node.replica.hosting import Hosting, log_settings
+from tidelog.node.replica.hosting import Hosting
 from tidelog.node.replica.log_ends import log_ends, stop_kind
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.waiting import Waiting

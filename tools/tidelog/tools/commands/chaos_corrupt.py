@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct, to_builtins
 
-from tidelog.node.log.directory import key_of
+from tidelog.node.log.directory_names import key_of
 from tidelog.tools.chaos.corrupting import (
     OF_LOG_DIRECTORY,
     Files,
@@ -21,7 +21,8 @@ from tidelog.tools.chaos.damage import How, NoDamageError
 from tidelog.tools.chaos.losing import shown_path
 from tidelog.tools.commands.cluster import VERSION
 from tidelog.tools.completing import topic_names
-from tidelog.tools.log_files.cluster_folder import Folder, around, folder_around
+from tidelog.tools.log_files.cluster_folder import around
+from tidelog.tools.log_files.data_folder import Folder, folder_around
 from tidelog.tools.log_files.findings import Report
 from tidelog.tools.log_files.places import resolve
 from tidelog.tools.log_files.read_only import ReadOnlyDirectory

@@ -11,7 +11,7 @@ from tidelog.node.runtime.page_cache import KernelView, kernel_view
 from tidelog.tools.completing import topic_names
 from tidelog.tools.disk_look import Wanted, look
 from tidelog.tools.disk_view import Broker, Row, broker_row, trigger_words
-from tidelog.tools.log_files.cluster_folder import CLUSTER_FILE, Folder, open_folder
+from tidelog.tools.log_files.data_folder import CLUSTER_FILE, Folder, open_folder
 from tidelog.tools.output import (
     NOT_FOUND,
     Command,

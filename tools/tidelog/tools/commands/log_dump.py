@@ -10,13 +10,14 @@ import click
 from tidelog.clients.consumer.offsets import Point, parse_range
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.instant import WallMs
-from tidelog.node.log.directory import key_of
+from tidelog.node.log.directory_names import key_of
 from tidelog.tools.completing import topic_names
 from tidelog.tools.log_files.batches import Source, batch_sheet, record_sheet, sources_of
-from tidelog.tools.log_files.cluster_folder import log_directories_in, open_folder
+from tidelog.tools.log_files.cluster_folder import log_directories_in
+from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.tools.log_files.directory_sheet import directory_sheet
 from tidelog.tools.log_files.kinds import METADATA_TOPIC, FileKind, base_of, kind_of
-from tidelog.tools.log_files.metadata_log import NAME as METADATA_NAME
+from tidelog.tools.log_files.metadata_replay import NAME as METADATA_NAME
 from tidelog.tools.log_files.places import Place, PlaceKind, resolve
 from tidelog.tools.log_files.read_only import ReadOnlyDirectory
 from tidelog.tools.log_files.segment_map import segment_map

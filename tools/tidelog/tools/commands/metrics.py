@@ -7,7 +7,7 @@ from types import ModuleType
 
 import click
 
-from tidelog.tools.log_files.cluster_folder import CLUSTER_FILE
+from tidelog.tools.log_files.data_folder import CLUSTER_FILE
 from tidelog.tools.metrics_look import look_around
 from tidelog.tools.metrics_rows import Family, families, rows
 from tidelog.tools.output import (

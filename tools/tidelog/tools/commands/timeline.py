@@ -110,7 +110,7 @@ def _known(target: Target, topic: str) -> tuple[str | None, Sequence[str]]:
     """The id of the topic that has this name now, and the names there are, as the metadata log
     says it: it can be read whether the cluster runs or not."""
     from tidelog.kernel.ids import uuid_text  # noqa: PLC0415 -- as above
-    from tidelog.tools.log_files.cluster_folder import open_folder  # noqa: PLC0415 -- as above
+    from tidelog.tools.log_files.data_folder import open_folder  # noqa: PLC0415 -- as above
     from tidelog.tools.supervisor.folder import find  # noqa: PLC0415 -- as above
 
     names = open_folder(find(target.folder)).image.names

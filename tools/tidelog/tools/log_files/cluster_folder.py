@@ -1,24 +1,28 @@
 """A cluster's data folder as a whole: its directories, and what each must know of the others."""
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from msgspec import Struct, structs
+from msgspec import structs
 
-from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import BrokerId
-from tidelog.kernel.launch import broker_directories, coordinator_directory
 from tidelog.node.ipc.layout import Role
 from tidelog.node.log.checkpoints import META_PROPERTIES
-from tidelog.node.log.directory import key_of
+from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.marks import MARK_NAME, decode_mark
-from tidelog.node.metadata.image import MetadataImage, TopicView
+from tidelog.node.metadata.image import TopicView
+from tidelog.tools.log_files.data_folder import (
+    BROKER_FOLDER,
+    CLUSTER_FILE,
+    Folder,
+    folder_around,
+    open_folder,
+)
 from tidelog.tools.log_files.findings import Report
 from tidelog.tools.log_files.index_watch import INTERVAL_USUAL
-from tidelog.tools.log_files.metadata_log import NAME as METADATA_NAME
-from tidelog.tools.log_files.metadata_log import read_image, verify_coordinator
+from tidelog.tools.log_files.metadata_log import verify_coordinator
+from tidelog.tools.log_files.metadata_replay import NAME as METADATA_NAME
 from tidelog.tools.log_files.read_only import ReadOnlyDirectory
 from tidelog.tools.log_files.verify_directory import (
     Around,
@@ -31,67 +35,13 @@ from tidelog.tools.log_files.verify_directory import (
 from tidelog.tools.log_files.verify_log import Known, verify_log
 from tidelog.tools.supervisor import proc
 from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
-from tidelog.tools.supervisor.folder import Cluster, is_held, read_cluster
+from tidelog.tools.supervisor.folder import is_held
 from tidelog.tools.supervisor.plan import Name
 from tidelog.tools.supervisor.power import generation_of
 
-CLUSTER_FILE = "cluster.json"
 LOOKS_MAX = 3
 """A directory in use changes while it is read: only what is wrong each time is wrong."""
 _BETWEEN_LOOKS_S = 0.05
-_BROKER = re.compile(r"broker-([0-9]+)")
-
-
-class Folder(Struct, frozen=True):
-    """A cluster's data folder."""
-
-    path: Path
-    cluster: Cluster | None
-    """None where cluster.json cannot be read."""
-    image: MetadataImage
-    """What the metadata log says, as far as it can be read."""
-
-    @property
-    def brokers(self) -> dict[int, tuple[Path, ...]]:
-        """Their log directories, by id."""
-        found = {}
-        for entry in self.path.iterdir():
-            match = _BROKER.fullmatch(entry.name)
-            directories = self._directories(int(match[1])) if match else ()
-            if match and directories:
-                found[int(match[1])] = directories
-        return dict(sorted(found.items()))
-
-    def _directories(self, broker: int) -> tuple[Path, ...]:
-        """As the last start was told, those that are there."""
-        cluster = self.cluster
-        settings: Mapping[str, str] = {}
-        if cluster is not None:
-            settings = cluster.settings | cluster.broker_settings.get(str(broker), {})
-        named = broker_directories(str(self.path), broker, settings)
-        return tuple(one for one in map(Path, named) if one.is_dir())
-
-    @property
-    def coordinator(self) -> Path:
-        return Path(coordinator_directory(str(self.path)))
-
-
-def open_folder(path: Path) -> Folder:
-    """Reads what the directories share."""
-    try:
-        cluster = read_cluster(path) if (path / CLUSTER_FILE).exists() else None
-    except CannotStartError:
-        cluster = None
-    top = ReadOnlyDirectory(coordinator_directory(str(path)))
-    return Folder(path, cluster, read_image(top.directory(METADATA_NAME)))
-
-
-def folder_around(path: Path) -> Folder | None:
-    """The data folder that a file or directory lies in, if it does in one."""
-    for above in path.parents:
-        if (above / CLUSTER_FILE).exists():
-            return open_folder(above)
-    return None
 
 
 def around(directory: Path, folder: Folder | None) -> Around:
@@ -104,7 +54,9 @@ def around(directory: Path, folder: Folder | None) -> Around:
         return Around(boot_id=proc.boot_id(), disk_generation=generation, in_use=disk.is_in_use())
     cluster, image = folder.cluster, folder.image
     # A name lies in the broker's own folder; below a path each broker has one.
-    match = _BROKER.fullmatch(directory.parent.name) or _BROKER.fullmatch(directory.name)
+    match = BROKER_FOLDER.fullmatch(directory.parent.name) or BROKER_FOLDER.fullmatch(
+        directory.name
+    )
     broker = None if match is None else image.brokers.get(BrokerId(int(match[1])))
     owner = Name(Role.COORDINATOR, 0) if match is None else Name(Role.BROKER, int(match[1]))
     return Around(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tidelog.kernel.files import Directory
-from tidelog.node.log.directory import key_of
+from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.segment import LOG_SUFFIX, file_name
 from tidelog.node.log.snapshots import offsets_with_suffix
 from tidelog.tools.log_files.findings import Report

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from tidelog.node.log import checkpoints
-from tidelog.node.log.directory import DELETED_SUFFIX, PENDING_SUFFIX, STRAY_SUFFIX, key_of
+from tidelog.node.log.directory_names import DELETED_SUFFIX, PENDING_SUFFIX, STRAY_SUFFIX, key_of
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.kept import KEPT_NAME
 from tidelog.node.log.marks import MARK_NAME

@@ -8,16 +8,12 @@ from msgspec import Struct
 
 from tidelog.kernel.ids import NO_LEADER
 from tidelog.node.log.checkpoints import META_PROPERTIES
-from tidelog.node.log.directory import key_of
+from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.marks import MARK_NAME
-from tidelog.tools.log_files.cluster_folder import (
-    CLUSTER_FILE,
-    Folder,
-    log_directories_in,
-    open_folder,
-)
+from tidelog.tools.log_files.cluster_folder import log_directories_in
+from tidelog.tools.log_files.data_folder import CLUSTER_FILE, Folder, open_folder
 from tidelog.tools.log_files.kinds import METADATA_TOPIC, FileKind, kind_of
-from tidelog.tools.log_files.metadata_log import NAME as METADATA_NAME
+from tidelog.tools.log_files.metadata_replay import NAME as METADATA_NAME
 from tidelog.tools.output import NOT_FOUND, Target, fail, nearest, not_found, note
 from tidelog.tools.supervisor.folder import find
 

@@ -10,7 +10,7 @@ from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import TopicPartition, uuid_from_text, uuid_text
 from tidelog.node.log import checkpoints
 from tidelog.node.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
-from tidelog.node.log.directory import key_of
+from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.marks import MARK_NAME, LastStop, Mark, decode_mark
 from tidelog.tools.log_files.findings import Report
 from tidelog.tools.log_files.index_watch import INTERVAL_USUAL
