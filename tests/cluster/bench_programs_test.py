@@ -63,11 +63,19 @@ PROGRAMS = {
     ),
     "many_connections": (["--connections", "3", "--requests", "30", "--idle", "0.3"], {"points"}),
     "ledger": (["--seconds", "0.01"], {"append_us_with", "append_us_without"}),
+    "mapped_writes": (
+        ["--mib", "2", "--synced", "2"],
+        {"pwritev_mb_per_s", "mapped_faults_per_mb", "mapped_on_a_full_disk"},
+    ),
     "many_partitions": (["--partitions", "3", "--idle", "0.3"], {"points"}),
     "memory": (["--partitions", "20", "--connections", "5"], {"kb_per_partition"}),
     "move": (
         ["--mib", "1", "--rate", "1", "--seconds", "0.3"],
         {"over_5s", "free_mb_per_s", "ack_p99_ms_held"},
+    ),
+    "page_cache": (
+        ["--mib", "2", "--seconds", "0.2"],
+        {"drop_left_mb", "tail_produce_most_cached_mb", "smooth_commit_max_ms"},
     ),
     "produce": (["--seconds", "0.2", "--mb", "20"], {"mb_per_s", "client_cpu_s_per_gb"}),
     "recovery": (["--mib", "2"], {"seconds", "peak_memory_mib"}),
