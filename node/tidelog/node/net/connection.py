@@ -317,14 +317,15 @@ class Connection:
         fd = piece.file.fileno()
         cold_reads = self._parts.cold_reads
         # What was read a moment ago is sent, whatever became of it: else it might never be.
+        is_first = not self._file_sent
         is_cached = self._just_read or (
-            cold_reads.is_cached(fd, position, left)
-            and (bool(self._file_sent) or piece.was_checked or not cold_reads.is_sick(fd))
+            cold_reads.is_cached(fd, position, left, between=is_first)
+            and not (is_first and not piece.was_checked and cold_reads.is_sick(fd))
         )
         self._just_read = False
         if not is_cached:
             self._came_from_disk(piece)
-        if not is_cached or (not self._file_sent and not piece.is_trusted):
+        if not is_cached or (is_first and not piece.is_trusted):
             self._warming = True
             self._write_when_possible(wanted=False)
             done = partial(self._on_checked, piece)

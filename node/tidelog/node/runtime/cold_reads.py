@@ -35,9 +35,10 @@ class ColdReads:
         self.dropped = 0
         """Bytes behind consumers."""
 
-    def is_cached(self, fd: int, position: int, size: int) -> bool:
-        """Whether both ends are in memory, and where headers may have been read at both without
-        what lies between them, that too."""
+    def is_cached(self, fd: int, position: int, size: int, *, between: bool) -> bool:
+        """Whether both ends are in memory; with `between` what lies there too, for headers may have
+        been read at both ends and nothing else. That is counted page by page: once for each answer
+        is enough."""
         try:
             os.preadv(fd, [_PROBE], position, os.RWF_NOWAIT)
             if size > 1:
@@ -47,7 +48,7 @@ class ColdReads:
         except OSError:
             # This file system cannot tell; sendfile will, or the read fails for its own reason.
             return True
-        return size <= _SMALL or all_cached(fd, position, size) is not False
+        return not between or size <= _SMALL or all_cached(fd, position, size) is not False
 
     def is_sick(self, fd: int) -> bool:
         """Whether reading the file is to fail or to take long: then that must be tried, though all
