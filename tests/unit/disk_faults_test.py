@@ -301,7 +301,7 @@ def test_what_would_be_sent_out_of_memory_meets_a_sick_disk_too(
     cold = ColdReads(loop, disk.faults)
     assert not cold.is_sick(file.fileno())
     disk.fails(Operation.READ, partition="t-0")
-    assert cold.is_cached(file.fileno(), 0, 5)
+    assert cold.is_cached(file.fileno(), 0, 5, between=True)
     assert cold.is_sick(file.fileno())
     assert not cold.is_sick(other.fileno())
     assert disk.struck() == [0], "a question is no strike"

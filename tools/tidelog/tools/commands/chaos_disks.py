@@ -28,7 +28,7 @@ from tidelog.tools.chaos.sick_disks import (
 )
 from tidelog.tools.commands.cluster import VERSION, link_to
 from tidelog.tools.completing import topic_names
-from tidelog.tools.log_files.cluster_folder import open_folder
+from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.tools.output import (
     NOT_FOUND,
     Command,
