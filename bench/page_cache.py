@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from clusters import Tidelog
 from log_filling import batch_of
 from measuring import MB, Arguments, Figures, Meter, middle, percentile, repeat, report, versions
@@ -28,6 +30,7 @@ from tidelog.tools.disk_look import look as look_at_disk
 from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.wire.messages import k01_fetch
 from tidelog.wire.records import iterate_batches
+from workloads import drop_topic
 
 _BATCH_BYTES = 256 * 1024
 _FETCH_BYTES = MIB
@@ -71,15 +74,15 @@ class _Bench:
         self._topics += 1
         name = f"bench-{self._topics}"
         configs = {"segment.bytes": str(_SEGMENT_BYTES), "file.delete.delay.ms": "0", **configs}
-        words = [word for key, value in configs.items() for word in ("-c", f"{key}={value}")]
-        self.cluster.ask("topic", "create", name, *words)
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 4})
+        admin.create_topics([NewTopic(name, 1, 1, config=configs)])[name].result(60)
         batch = batch_of(_BATCH_BYTES)
         with RawClient(self.cluster.bootstrap) as client:
             client.leaders(name)
             for _ in range(size // len(batch)):
                 client.produce_batch(name, batch)
         yield name
-        self.cluster.ask("topic", "delete", name, "--yes")
+        drop_topic(self.cluster.bootstrap, name)
 
     def files(self, topic: str) -> list[Path]:
         return sorted((self.data / "broker-0" / "log0" / f"{topic}-0").glob("*.log"))
@@ -247,7 +250,7 @@ def run(asked: argparse.Namespace) -> None:
         "seconds": asked.seconds,
         "mb_per_s": asked.mb_per_s,
         "bound": _BOUND,
-        "versions": versions("uvloop"),
+        "versions": versions("uvloop", "confluent-kafka"),
     }
     names = [name for name in runs[0] if name not in {"other_share", "noisy"}]
     report("page_cache", settings, {name: middle(runs, name) for name in names}, runs)
