@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from harness.platter import Inode, Node
+from tidelog.kernel.failures import FailedSyncError
 from tidelog.kernel.files import Bytes, Syncable
 from tidelog.kernel.ids import TopicPartition
 from tidelog.node.api.broker import Space
@@ -57,7 +58,8 @@ class MemoryDisk:
     def strike(self, operation: str, name: str) -> None:
         code = self.failing.get(operation)
         if code is not None and not MemoryDisk.seen_through:
-            raise OSError(code, "the disk is sick", name)
+            kind = FailedSyncError if operation == "sync" else OSError
+            raise kind(code, "the disk is sick", name)
 
     def check(self, topmost: str) -> None:
         if topmost in self.broken and not MemoryDisk.seen_through:

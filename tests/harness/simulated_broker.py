@@ -8,7 +8,7 @@ from harness.log_batches import NOW_MS
 from harness.memory_disk import MemoryDisk, MemoryVolume
 from harness.simulated_alarm import SimulatedAlarm
 from harness.simulated_rings import MemoryRings, Shelf
-from harness.simulated_storage import Loop, SimulatedStorage
+from harness.simulated_storage import Loop, SimulatedStorage, lives_on
 from harness.simulated_transactions import SimulatedTransactions
 from harness.simulated_world import World
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, TopicPartition
@@ -174,12 +174,10 @@ class Life:
 
     def turn(self, action: Callable[[], None]) -> None:
         """One turn of the loop: what it gathered goes out at its end."""
-        if not self.alive:
-            return
-        if self.paused:
+        if self.alive and self.paused:
             self.asleep.append(lambda: self.turn(action))
+        if not self.alive or self.paused or not lives_on(self, action):
             return
-        action()
         for peer, parts in self.machine.take_sends():
             if not self.world.push(self, peer, [bytes(part) for part in parts]):
                 self.machine.send_failed(self.world.now, peer)
@@ -250,10 +248,10 @@ class Life:
 
     def flush(self) -> None:
         """Everything is on stable storage, as after a round of the flusher."""
-        self.storage.flush(self.high_watermarks())
+        lives_on(self, lambda: self.storage.flush(self.high_watermarks()))
 
     def checkpoint(self) -> None:
-        self.storage.checkpoint(self.high_watermarks())
+        lives_on(self, lambda: self.storage.checkpoint(self.high_watermarks()))
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         return {replica.key: replica.high_watermark for replica in self.replicas}

@@ -1,17 +1,20 @@
 """The log directories of a simulated broker, kept as its shell keeps them, but in no thread."""
 
+import contextlib
 import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from harness.controllers import CLUSTER
 from harness.log_batches import NOW_MS, flush
 from harness.memory_disk import MemoryDisk
+from harness.simulated_world import World
+from tidelog.kernel.failures import FailedSyncError
 from tidelog.kernel.ids import BrokerId, Incarnation, TopicPartition, Uuid
 from tidelog.kernel.instant import Instant, ms
-from tidelog.node.log.directories import LogDirectories
+from tidelog.node.log.directories import LogDirectories, is_full
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.kept import KeptFile
 from tidelog.node.log.ownership import Owner
@@ -19,6 +22,27 @@ from tidelog.node.log.rounds import Round
 from tidelog.node.log.settings import LogSettings
 
 FLUSH_TAKES_MS = (0.1, 0.1, 0.3, 1.0, 20.0)
+
+
+class LastDirectoryFailed(BaseException):
+    """As the shell, which ends its process then."""
+
+
+class _Process(Protocol):
+    me: BrokerId
+    alive: bool
+
+    @property
+    def world(self) -> World: ...
+
+
+def lives_on(process: _Process, action: Callable[[], None]) -> bool:
+    """Whether it still lives when it has done that."""
+    try:
+        action()
+    except LastDirectoryFailed:
+        process.world.kill(process.me)
+    return process.alive
 
 
 class Loop(NamedTuple):
@@ -97,7 +121,8 @@ class SimulatedStorage:
 
     def hold(self) -> None:
         """The disk does not answer: rounds begin and do not end."""
-        self._held = []
+        if self._held is None:
+            self._held = []
 
     def let_go(self) -> None:
         held, self._held = self._held or [], None
@@ -150,7 +175,8 @@ class SimulatedStorage:
                 checkpoint.write()
                 one.checkpointed(checkpoint)
             except OSError as failure:
-                self.logs.fail(one, failure)
+                if not is_full(failure):  # else those in force stay
+                    self.logs.fail(one, failure)
         self.look()
 
     def write_kept(self) -> None:
@@ -170,7 +196,10 @@ class SimulatedStorage:
                 file.write()
                 directory.kept.ended(well=True)
             except OSError as failure:
-                self._give_up(directory, failure)
+                if is_full(failure):
+                    directory.kept.ended(well=False)
+                else:
+                    self._give_up(directory, failure)
 
     def close_clean(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         for one in self.logs.working:
@@ -182,7 +211,9 @@ class SimulatedStorage:
     def doubted(self, key: TopicPartition, failure: Exception) -> Callable[[], None] | None:
         """What to do when the shell has looked at the directory, if it is at its end."""
         directory = self.logs.directory_of(key)
-        if directory is None or not isinstance(failure, OSError) or failure.errno != errno.EIO:
+        if directory is None or not isinstance(failure, OSError):
+            return None
+        if failure.errno != errno.EIO and not isinstance(failure, FailedSyncError):
             return None
         return partial(self._give_up, directory, failure)
 
@@ -191,13 +222,16 @@ class SimulatedStorage:
         self.look()
 
     def heard(self, *, of_all: bool) -> None:
-        self.logs.heard(of_all=of_all)
+        with contextlib.suppress(OSError):  # no room for the mark: the next life says it once more
+            self.logs.heard(of_all=of_all)
         self.look()
 
     def look(self) -> None:
         """See to directories that failed."""
         while failed := self.logs.take_failed():
             for directory in failed:
+                if not self.logs.working:
+                    raise LastDirectoryFailed
                 self._on_lost(directory.keys())
             self.logs.write_marks()
 

@@ -4,17 +4,20 @@ A failure names its seed: `History(seed).run()` is the same history again, step 
 """
 
 import hashlib
+from collections import Counter
 from random import Random
 
 import pytest
 
 from harness.simulated_histories import History
 from harness.simulated_power import PowerHistory
+from harness.simulated_sickness import ILLS, SickHistory
 from tidelog.kernel.ids import BrokerId
 
 PARTS = 4
 HISTORIES = 240
 DARK_HISTORIES = 80
+SICK_HISTORIES = 80
 HISTORIES_NIGHTLY = 20_000
 ONCE_FAILED = [300_546, 400_144, 400_383, 811_516, 175]
 """A log that had lost its first segments was killed before it attached, and forgot it. The fourth:
@@ -52,6 +55,30 @@ def test_a_power_loss_takes_no_more_than_the_flush_policy_says(part: int, *, nig
             PowerHistory(seed).run()
         except Exception as failure:
             raise AssertionError(f"PowerHistory({seed}).run()") from failure
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whatever_disks_do_as_well_nothing_committed_is_lost(part: int, *, nightly: bool) -> None:
+    """They are full, slow or failing now and then, under `os` and under `commit`."""
+    histories, first = SICK_HISTORIES, 0
+    if nightly:
+        histories, first = HISTORIES_NIGHTLY, Random().randrange(1 << 40)
+    fell_ill = Counter[tuple[str, int]]()
+    for seed in range(first + part, first + histories, PARTS):
+        try:
+            history = SickHistory(seed)
+            history.run()
+        except Exception as failure:
+            raise AssertionError(f"SickHistory({seed}).run()") from failure
+        fell_ill.update(history.fell_ill)
+    assert fell_ill.keys() == set(ILLS)
+
+
+def test_a_sick_history_that_failed_once_is_well() -> None:
+    """A cut whose sync found no room was tried again as if nothing had happened."""
+    SickHistory(59).run()
 
 
 @pytest.mark.parametrize("seed", ONCE_FAILED)

@@ -207,10 +207,20 @@ def says_the_same_of_what_is_left(files: Files, partition: Path, both: tuple[byt
     ]
     if files is Files.EPOCHS:
         was, now = (decode_epochs(content, place="") for content in both)
-        offsets = [at for one in left for at in (one.base_offset, one.last_offset)]
-        return all(was.epoch_at(at) == now.epoch_at(at) for at in offsets)
-    data = [one for one in left if one.is_transactional and not one.is_control]
+        return all(are_of_one_epoch(was, now, one) for one in left)
     rows, now_rows = (decode_aborted(content, place="") for content in both)
+    data = [one for one in left if one.is_transactional and not one.is_control]
+    return have_readers_leave_out_the_same(rows, now_rows, data)
+
+
+def are_of_one_epoch(was: EpochCache, now: EpochCache, batch: BatchHeader) -> bool:
+    ends = (batch.base_offset, batch.last_offset)
+    return all(was.epoch_at(at) == now.epoch_at(at) for at in ends)
+
+
+def have_readers_leave_out_the_same(
+    rows: Sequence[Aborted], now_rows: Sequence[Aborted], data: Sequence[BatchHeader]
+) -> bool:
     if left_out(rows, data) != left_out(now_rows, data):
         return False
     # A reader that searches further than it must finds the same.

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from harness.sick_disk import BROKER, EVERYTHING, SickDisk, sick_disk
+from tidelog.kernel.failures import FailedSyncError
 from tidelog.kernel.launch import faults_name
 from tidelog.kernel.limits import DISK_FAULTS_MAX
 from tidelog.node.ipc.board import memory_of_run
 from tidelog.node.ipc.fault_layout import Ailment, FileGroup, Operation, Striker
 from tidelog.node.ipc.fault_memory import FaultPage
+from tidelog.node.log.directories import is_full
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, DiskFile, probe
 from tidelog.node.runtime.disk_faults import open_faults
@@ -95,6 +97,20 @@ def test_each_operation_fails_as_it_is_told_and_does_nothing_then(disk: SickDisk
     assert disk.found() == []
     do(place, file)
     lock.release()
+
+
+@pytest.mark.parametrize("act", ["sync", "sync held", "sync by name", "sync names"])
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_sync_that_fails_is_no_lack_of_room(disk: SickDisk, act: str, code: int) -> None:
+    """Whatever the kernel calls it: what it was for was written once, and may be lost."""
+    place = partition(disk)
+    file = log_in(place)
+    disk.fails(Operation.SYNC, error=code)
+    with pytest.raises(FailedSyncError) as failed:
+        ACTS[act][1](place, file)
+    assert failed.value.errno == code
+    assert not is_full(failed.value)
+    assert is_full(OSError(errno.ENOSPC, "a write")) is True
 
 
 @pytest.mark.parametrize("act", ACTS)

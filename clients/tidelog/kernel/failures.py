@@ -1,4 +1,5 @@
-"""Corrupt data, and what cannot be started: two of the ways to fail that are not bugs."""
+"""Corrupt data, forced writes that failed, and what cannot be started: ways to fail that are not
+bugs."""
 
 
 class CorruptError(Exception):
@@ -9,6 +10,12 @@ class CorruptError(Exception):
         self.file = file
         self.position = position
         self.reason = reason
+
+
+class FailedSyncError(OSError):
+    """What was to be on stable storage may not be, for whatever reason: also where there was no
+    room. The kernel may have dropped the pages, and would say next time that all is well, so
+    nothing may be tried again: the directory is at its end."""
 
 
 class CannotStartError(Exception):

@@ -8,7 +8,7 @@ import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tidelog.kernel.failures import CannotStartError, CorruptError
+from tidelog.kernel.failures import CannotStartError, CorruptError, FailedSyncError
 from tidelog.kernel.ids import Offset, Partition, TopicPartition, Uuid
 from tidelog.node.log.directory import LogDirectory, Recovered, SettingsOf
 from tidelog.node.log.log import Log
@@ -17,6 +17,14 @@ from tidelog.node.log.settings import LogSettings
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """A disk without room is no broken one: what failed is tried again."""
+
+
+def is_full(failure: OSError) -> bool:
+    """Nothing was written, for there is no room. A sync that finds none is another thing: what it
+    was for was written once, and is lost."""
+    return failure.errno in FULL and not isinstance(failure, FailedSyncError)
+
+
 _WORST_LAST: Final = (LastStop.NEVER_RAN, LastStop.CLEAN, LastStop.KILLED, LastStop.POWER_LOSS)
 
 
@@ -254,7 +262,7 @@ class LogDirectories:
             try:
                 one.heard(self._missing)
             except OSError as failure:
-                if failure.errno in FULL:
+                if is_full(failure):
                     full = failure
                 else:
                     self.fail(one, failure)
@@ -272,7 +280,7 @@ class LogDirectories:
             try:
                 one.write_mark()
             except OSError as failure:
-                if failure.errno not in FULL:
+                if not is_full(failure):
                     self.fail(one, failure)
 
     def _tell_each(self) -> None:

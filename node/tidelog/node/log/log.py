@@ -495,15 +495,15 @@ class Log:
 
     def _after_cut(self, segments: SegmentList) -> None:
         self._keeper.touched(self.name)
+        remove_snapshots(self._directory, above=self.end)
+        self._producers = load_producers(self._directory, list(segments), self.end, self._now_ms)
+        self._unflushed.names = True  # all this first: there may be no room for what follows
         if self._epochs.cut_from(self.end):
             self._write_epochs()
-        remove_snapshots(self._directory, above=self.end)
         if self.end < self._unflushed.maybe_durable:
             segments.active.file.sync()
             self._directory.sync()
             self._unflushed.maybe_durable = self.end
-        self._producers = load_producers(self._directory, list(segments), self.end, self._now_ms)
-        self._unflushed.names = True
 
     def advance_start(self, offset: int) -> None:
         """Records below `offset` are deleted; segments wholly below go."""

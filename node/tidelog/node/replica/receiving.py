@@ -383,18 +383,24 @@ class Receiving:
     ) -> None:
         log, before, last_epoch = replica.log, replica.log.end, replica.log.epochs.latest
         end = cut_to(log, message.epoch, message.end)
-        follower = _follower(replica)
-        safe = follower.high_watermark
-        follower.cut(log, end)
+        self._cut(replica, _follower(replica), end)
         if (log.end, log.epochs.latest) == (before, last_epoch):
             reason = f"nothing to cut at {end}, yet the leader's epoch {message.epoch} is not ours"
             raise WireError(reason)
-        replica.above.clear()
-        if log.end != before:
-            cost = max(0, safe - log.end)
-            cut = (before, log.end, last_epoch, follower.epoch, cost)
-            self._note(Kind.TRUNCATED, replica, cut)
         self._attach(now, stream, replica)
+
+    def _cut(self, replica: Replica, follower: Follower, end: Offset) -> None:
+        """What is cut is cut, and told, also where the disk then fails."""
+        log, before, last_epoch = replica.log, replica.log.end, replica.log.epochs.latest
+        safe = follower.high_watermark
+        try:
+            follower.cut(log, end)
+        finally:
+            if log.end != before:
+                replica.above.clear()
+                cost = max(0, safe - log.end)
+                cut = (before, log.end, last_epoch, follower.epoch, cost)
+                self._note(Kind.TRUNCATED, replica, cut)
 
     def _attached(
         self, now: Instant, stream: Incoming, replica: Replica, message: Attached

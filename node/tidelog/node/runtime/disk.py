@@ -8,9 +8,9 @@ import fcntl
 import os
 import resource
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from tidelog.kernel.failures import CannotStartError
+from tidelog.kernel.failures import CannotStartError, FailedSyncError
 from tidelog.kernel.files import Bytes
 from tidelog.node.ipc.fault_layout import Operation
 from tidelog.node.runtime.healthy import Healthy
@@ -60,12 +60,22 @@ def sync_path(path: str, ledger: Unrecorded, faults: Healthy) -> None:
     except FileNotFoundError:
         return  # deleted meanwhile: nothing left that could be lost
     try:
-        if faults.on[0]:
-            faults.strike(Operation.SYNC, path)
-        with ledger.syncing(fd):
-            os.fdatasync(fd)
+        with syncing_for_good(path):
+            if faults.on[0]:
+                faults.strike(Operation.SYNC, path)
+            with ledger.syncing(fd):
+                os.fdatasync(fd)
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def syncing_for_good(what: str) -> Iterator[None]:
+    """A sync that fails is the end, however it fails."""
+    try:
+        yield
+    except OSError as error:
+        raise FailedSyncError(error.errno, error.strerror, what) from error
 
 
 class OpenFiles:
@@ -405,9 +415,10 @@ class DiskDirectory:
         except FileNotFoundError:
             return  # as a deleted file
         try:
-            self._strike(Operation.SYNC)
-            with self.ledger.syncing_names(fd):
-                os.fsync(fd)
+            with syncing_for_good(self.path):
+                self._strike(Operation.SYNC)
+                with self.ledger.syncing_names(fd):
+                    os.fsync(fd)
         finally:
             os.close(fd)
 
@@ -424,10 +435,11 @@ class HeldFile:
 
     def sync(self) -> None:
         faults = self._open_files.faults
-        if faults.on[0]:
-            faults.strike_open(Operation.SYNC, self._fd)
-        with self._open_files.ledger.syncing(self._fd):
-            os.fdatasync(self._fd)
+        with syncing_for_good("a file of a log"):
+            if faults.on[0]:
+                faults.strike_open(Operation.SYNC, self._fd)
+            with self._open_files.ledger.syncing(self._fd):
+                os.fdatasync(self._fd)
 
     def let_go(self) -> None:
         os.close(self._fd)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidelog.kernel.files import Syncable
 from tidelog.kernel.ids import TopicPartition
 from tidelog.kernel.instant import Instant
-from tidelog.node.log.directories import FULL
+from tidelog.node.log.directories import is_full
 from tidelog.node.log.directory import Checkpoint, LogDirectory, Removal
 from tidelog.node.log.kept import KeptFile
 from tidelog.node.log.log import Log
@@ -227,7 +227,7 @@ def _perform(work: _Round) -> OSError | None:
         try:
             file.write()
         except OSError as error:
-            if error.errno not in FULL:
+            if not is_full(error):
                 raise
             return error
     return None

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from tidelog.kernel.failures import FailedSyncError
 from tidelog.kernel.ids import ZERO_UUID, TopicPartition, Uuid, uuid_text
 from tidelog.kernel.instant import Instant
 from tidelog.node.api.broker import Space, Volume
@@ -251,7 +252,12 @@ class Storage:
 
     def _doubt_all_of(self, directory: LogDirectory, failure: OSError) -> None:
         kept, now = self._kept[directory], self._parts.loop.time()
-        if directory.failure is not None or failure.errno in _NO_FAULT_OF_THE_DISK:
+        if directory.failure is not None:
+            return
+        if isinstance(failure, FailedSyncError):
+            self._failed(directory, failure)  # whatever a look at it would say now
+            return
+        if failure.errno in _NO_FAULT_OF_THE_DISK:
             return
         if now < kept.probe_at:
             return
@@ -293,7 +299,8 @@ class Storage:
         )
 
     def _refused(self, directory: LogDirectory, error: OSError) -> None:
-        self._full(directory, error)
+        if not isinstance(error, FailedSyncError):
+            self._full(directory, error)
         self._doubt_all_of(directory, error)
 
     def _full(self, directory: LogDirectory, error: OSError) -> None:
