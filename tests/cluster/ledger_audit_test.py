@@ -84,12 +84,13 @@ def is_stable(cluster: TracedCluster, name: str) -> bool:
 
 
 def busy(cluster: TracedCluster, gone: str) -> None:
-    """Of two topics that stay, and one that does not."""
+    """Of three topics that stay, and one that does not."""
     if gone == "first":
         create(cluster, "busy", CONFIGS)
         create(cluster, "keys", CONFIGS | {"cleanup.policy": "compact"})
+        create(cluster, "forced", CONFIGS | {"flush.policy": "commit"})
     create(cluster, gone, CONFIGS)
-    for topic in ("busy", "keys", gone):
+    for topic in ("busy", "keys", "forced", gone):
         with RawClient(leader(cluster.bootstrap, topic)) as raw:
             for _ in range(40):
                 assert produce(raw, topic, keyed_batch()).error_code == 0

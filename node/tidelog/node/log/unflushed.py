@@ -52,13 +52,15 @@ class Unflushed:
         """What a flush from the recovery point up to `upto` must force out."""
         found = segments.take_unsynced()
         self._floor = None
-        for segment in segments.from_offset(point):
+        doubted = segments.from_offset(point)
+        for segment in doubted:
             if segment.base < upto and segment.end > point:
                 found += segment.syncables(sealed=segment is not segments.active)
         if self.epochs:
             found.append(self._directory.syncable(EPOCHS_NAME))
         if self.names:
-            found += self._named_since(point)
+            # A start after a kill writes that one anew with which the point's segment begins.
+            found += self._named_since(min(point, doubted[0].base))
         self.epochs = self.names = False
         return found
 
@@ -88,7 +90,7 @@ class Unflushed:
         found = [
             self._directory.syncable(file_name(offset, SNAPSHOT_SUFFIX))
             for offset in snapshot_offsets(self._directory.names())
-            if offset >= point  # a start after a kill wrote the one at the point anew
+            if offset >= point
         ]
         found.append(self._directory.syncable(PARTITION_METADATA))
         found.append(self._directory)
