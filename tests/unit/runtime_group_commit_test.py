@@ -19,7 +19,7 @@ from tidelog.node.log.log import Log
 from tidelog.node.log.rounds import Round
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime.disk import open_disk
-from tidelog.node.runtime.flush_threads import THREADS_MAX, FlushThreads
+from tidelog.node.runtime.flush_threads import THREADS_MAX, FlushThreads, Job
 from tidelog.node.runtime.group_commit import NO_FLUSH, GroupCommit, Heard
 
 COMMIT = LogSettings(flush=FlushRules(commit=True))
@@ -170,6 +170,21 @@ def test_many_files_are_flushed_side_by_side_and_reported_once() -> None:
         assert all(one.syncs == 1 for one in (*files, last))
 
     asyncio.run(run())
+
+
+def test_a_thread_that_comes_late_ends_no_round_whose_last_file_is_under_way() -> None:
+    """Its wake-up may take so long that another one has taken all there was."""
+    quick, slow, over = Slow(), Slow(), list[BaseException | None]()
+    quick.may_end.release()
+    job = Job(Round((), ((quick,), (slow,)), ()), over.append)
+    first = threading.Thread(target=job.run)
+    first.start()
+    assert slow.began.acquire(timeout=PATIENCE_S)
+    job.run()
+    assert over == [], "its bytes are on no disk yet"
+    slow.may_end.release()
+    first.join(PATIENCE_S)
+    assert over == [None]
 
 
 def test_a_stop_waits_for_the_round_under_way_and_begins_no_other(tmp_path: Path) -> None:

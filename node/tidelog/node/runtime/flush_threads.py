@@ -17,20 +17,21 @@ THREADS_MAX: Final = 8
 """More files than that wait for each other: the journal commits once for those under way."""
 
 
-class _Job:
+class Job:
     """One round under way. Whoever takes the last of its work does what comes after all of it."""
 
     def __init__(self, work: Round, done: Callable[[BaseException | None], None]) -> None:
         self._chains = iter(work.chains)
         self._last = work.last
         self._left = max(1, len(work.chains))
+        self._is_single = self._left == 1
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
         self._done = done
 
     def run(self) -> None:
         """In any number of threads: take work until there is none."""
-        if self._left == 1:
+        if self._is_single:  # not "one is left": another thread may be about to end that one
             self._take(next(self._chains, ()))
             return
         # An iterator over a tuple gives each of its items to one thread.
@@ -53,7 +54,7 @@ class FlushThreads:
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self._loop = loop
         self._name = name
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._threads = 0
 
     def flush(self, work: Round, done: Callable[[BaseException | None], None]) -> None:
@@ -63,7 +64,7 @@ class FlushThreads:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(done, failure)
 
-        job = _Job(work, ended)
+        job = Job(work, ended)
         wanted = min(THREADS_MAX, max(1, len(work.chains)))
         while self._threads < wanted:
             # A daemon: a broker that is at its end waits for no disk.
