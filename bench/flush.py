@@ -1,12 +1,14 @@
 """What flushing before every acknowledgement costs: `flush.policy=commit` beside Apache Kafka with
 `flush.messages=1`, three replicas, acks=all.
 
-In turn, on both: bulk by confluent-kafka, many clients of bare sockets with one record in flight
-each, and a steady rate. Then tidelog's own bulk under `os`, and what the disk takes in a row.
+In turn, on both: bulk by confluent-kafka, and by requests made beforehand, which cost their client
+next to nothing; many clients of bare sockets with one record in flight each; a steady rate. Then
+tidelog's own bulk under `os`, and what the disk takes in a row.
 """
 
 import argparse
 import contextlib
+import functools
 import os
 import tempfile
 import time
@@ -21,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from clusters import Cluster, Tidelog, ended_in_order
 from kafka_cluster import Kafka, fetch_kafka
 from measuring import MB, Arguments, Figures, Meter, middle, repeat, report, versions
-from pipelines import Pipeline, pump
+from pipelines import Pipeline, open_pipelines, pump
 from raw_client import RawClient
 from workloads import (
     PARTITIONS,
@@ -40,6 +42,8 @@ _FLUSHED: Final = {"flush.policy": "commit"}
 _UNFLUSHED: Final = {"flush.policy": "os"}
 _CHUNK: Final = bytes(range(256)) * 4096
 _ONE_RECORD_BYTES: Final = 1024 + 75
+_REQUEST_BYTES: Final = 1_000_000
+_IN_FLIGHT: Final = 5
 
 
 def parser() -> Arguments:
@@ -83,6 +87,22 @@ def bulk(cluster: Cluster, settings: Mapping[str, str], asked: argparse.Namespac
     return {**figures, **rates(figures, records=sent, value_bytes=sent * asked.size)}
 
 
+def prebuilt(cluster: Cluster, settings: Mapping[str, str], asked: argparse.Namespace) -> Figures:
+    """As `bulk`, by a client that is no limit."""
+    with (
+        topic_of(cluster, "prebuilt", settings) as topic,
+        open_pipelines(cluster, topic, batch_bytes=_REQUEST_BYTES) as pipelines,
+    ):
+        most = max(1, int(asked.mb * MB / pipelines[0].value_bytes))
+        found = functools.partial(pump, pipelines, in_flight=_IN_FLIGHT)
+        found(seconds=min(1.0, asked.seconds / 4), requests_max=most)
+        meter = Meter(cluster.pids)
+        answered = found(seconds=asked.seconds, requests_max=most)
+        figures = meter.stop()
+    size = answered * pipelines[0].value_bytes
+    return {**figures, **rates(figures, records=answered, value_bytes=size)}
+
+
 def many(cluster: Cluster, settings: Mapping[str, str], asked: argparse.Namespace) -> Figures:
     """So many clients that each wait for their one record before they send the next."""
     with topic_of(cluster, "many", settings) as topic, contextlib.ExitStack() as undo:
@@ -102,6 +122,8 @@ def many(cluster: Cluster, settings: Mapping[str, str], asked: argparse.Namespac
     per_second = answered / figures["wall_s"]
     return {
         **figures,
+        "brokers_us_per_record": round(1e6 * figures["brokers_cpu_s"] / answered, 1),
+        "client_us_per_record": round(1e6 * figures["client_cpu_s"] / answered, 1),
         "records_per_s": round(per_second),
         "ms": round(1000 * asked.clients / per_second, 3),
     }
@@ -127,9 +149,17 @@ def of_cluster(
     cluster: Cluster, settings: Mapping[str, str], asked: argparse.Namespace
 ) -> dict[str, Any]:
     slow = steady(cluster, settings, asked)
+    large, own = bulk(cluster, settings, asked), prebuilt(cluster, settings, asked)
+    small = many(cluster, settings, asked)
     return {
-        "bulk_mb_per_s": bulk(cluster, settings, asked)["mb_per_s"],
-        "many_records_per_s": many(cluster, settings, asked)["records_per_s"],
+        "bulk_mb_per_s": large["mb_per_s"],
+        "bulk_brokers_cpu_s_per_gb": large["brokers_cpu_s_per_gb"],
+        "bulk_client_cpu_s_per_gb": large["client_cpu_s_per_gb"],
+        "prebuilt_mb_per_s": own["mb_per_s"],
+        "prebuilt_brokers_cpu_s_per_gb": own["brokers_cpu_s_per_gb"],
+        "many_records_per_s": small["records_per_s"],
+        "many_brokers_us_per_record": small["brokers_us_per_record"],
+        "many_client_us_per_record": small["client_us_per_record"],
         "steady_p50_ms": slow["p50_ms"],
         "steady_p99_ms": slow["p99_ms"],
     }
@@ -143,6 +173,7 @@ def one_run(ours: Cluster, kafka: Cluster | None, asked: argparse.Namespace) -> 
         found |= {f"kafka_{name}": value for name, value in theirs.items()}
         found |= {f"{name}_ratio": round(found[name] / value, 3) for name, value in theirs.items()}
     found["os_bulk_mb_per_s"] = bulk(ours, _UNFLUSHED, asked)["mb_per_s"]
+    found["os_prebuilt_mb_per_s"] = prebuilt(ours, _UNFLUSHED, asked)["mb_per_s"]
     found["disk_mb_per_s"] = disk_mb_per_s(int(asked.mb * MB))
     found["commit_by_os"] = round(found["bulk_mb_per_s"] / found["os_bulk_mb_per_s"], 3)
     share = found["disk_mb_per_s"] / _REPLICAS
