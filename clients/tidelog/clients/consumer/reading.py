@@ -30,7 +30,7 @@ class Fetched:
 
     def records(self) -> Iterator[Record]:
         """Records from the position on; when it ends, the position is behind the last batch."""
-        skipping = _Aborted(self.aborted)
+        skipping = Hidden(self.aborted)
         for header, batch in iterate_batches(self.view):
             if header.last_offset < self.position:
                 skipping.pass_by(header, batch)
@@ -48,8 +48,10 @@ class Fetched:
                 yield record
 
 
-class _Aborted:
-    """Which producers' batches are hidden at this place of the log."""
+class Hidden:
+    """Which producers' batches are hidden at this place of the log, given what the broker said of
+    the range that is read: the transactions in it that were aborted.
+    """
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
         self._coming = deque(sorted(aborted, key=lambda one: one.first_offset))
@@ -63,6 +65,7 @@ class _Aborted:
         return not (header.is_transactional and header.producer_id in self._hidden)
 
     def pass_by(self, header: BatchHeader, batch: memoryview) -> None:
+        """A batch that nobody asked for; it may begin or end a transaction."""
         while self._coming and self._coming[0].first_offset <= header.last_offset:
             self._hidden.add(self._coming.popleft().producer_id)
         if header.is_control and header.producer_id in self._hidden and _is_abort(batch):

@@ -1,0 +1,282 @@
+"""From fetched record batches to Arrow, many of them at a time.
+
+Python looks at each batch's header and its CRC; what is in the batches it sees by the column only.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.clients.consumer.reading import Hidden
+from tidelog.clients.failures import ClientError
+from tidelog.clients.settings import Isolation
+from tidelog.kernel.ids import TopicPartition
+from tidelog.kernel.limits import DECOMPRESSED_BATCH_BYTES_MAX
+from tidelog.spark.columns import Column, Columns
+from tidelog.spark.fields import Fields, read_fields
+from tidelog.spark.gather import Array, gather, gather_headers, timestamps
+from tidelog.spark.varints import Bytes, Numbers
+from tidelog.spark.walk import RECORD_BYTES_MIN, Chains, walk
+from tidelog.wire.errors import Rejected, WireError
+from tidelog.wire.messages.k01_fetch import AbortedTransaction
+from tidelog.wire.records import (
+    HEADER_BYTES,
+    BatchHeader,
+    check_crc,
+    iterate_batches,
+    iterate_records,
+    records_of,
+)
+
+ROWS_PER_BATCH: Final = 10_000
+_ROWS_AT_ONCE: Final = 1 << 16
+"""Enough batches at a time that the cost of each numpy call is spread, few enough for the cache."""
+_BYTES_AT_ONCE: Final = DECOMPRESSED_BATCH_BYTES_MAX
+_OUT_OF_ORDER: Final = "its offsets are out of order"
+MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
+"""Spark counts microseconds in 64 bits; what a record can say is a thousand times more."""
+
+
+class BadBatchError(ClientError):
+    """A batch that lies; `offset` is its first, from where on nothing of its partition was read."""
+
+    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+        super().__init__(
+            f"topic {partition[0]!r} partition {partition[1]}: the batch at offset {offset} "
+            f"cannot be read: {reason}"
+        )
+        self.partition = partition
+        self.offset = offset
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class _Group:
+    """Whole batches that are decoded together, in order, and where their records lie."""
+
+    headers: list[BatchHeader] = field(default_factory=list)
+    batches: list[memoryview] = field(default_factory=list)
+    bodies: list[bytes | memoryview] = field(default_factory=list)
+    rows: int = 0
+    size_bytes: int = 0
+
+    def add(self, header: BatchHeader, batch: memoryview, body: bytes | memoryview) -> None:
+        self.headers.append(header)
+        self.batches.append(batch)
+        self.bodies.append(body)
+        self.rows += header.record_count
+        self.size_bytes += len(body)
+
+    @property
+    def is_full(self) -> bool:
+        return self.rows >= _ROWS_AT_ONCE or self.size_bytes >= _BYTES_AT_ONCE
+
+    def column(self, name: str) -> Numbers:
+        """One number of each batch's header."""
+        return np.array([getattr(header, name) for header in self.headers], dtype=np.int64)
+
+
+class Decoder:
+    """One partition's records from one offset to another, fed as they are fetched.
+
+    Invariant: every record below `next_offset` and none from there on was given, apart from those
+    that a reader does not see: control batches, and what was aborted under read_committed.
+    """
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        columns: Columns,
+        *,
+        first: int,
+        end: int,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        rows_per_batch: int = ROWS_PER_BATCH,
+    ) -> None:
+        assert rows_per_batch > 0, rows_per_batch
+        self.partition = partition
+        self.next_offset = first
+        """Where to fetch on."""
+        self._columns = columns
+        self._end = end
+        self._isolation = isolation
+        self._rows_per_batch = rows_per_batch
+        self._schema = columns.schema()
+        self._constants: dict[Column, Array] = {}
+
+    @property
+    def finished(self) -> bool:
+        return self.next_offset >= self._end
+
+    def feed(
+        self, data: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]] = ()
+    ) -> list[Any]:
+        """The rows of all whole batches, as Arrow's RecordBatch; none of them refers to `data`.
+
+        `aborted` are the (producer id, first offset) that the fetch answer gives beside the data.
+        """
+        return list(self.decode(data, aborted))
+
+    def decode(
+        self, data: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]] = ()
+    ) -> Iterator[Any]:
+        """As `feed`, not all of them at once; `next_offset` moves ahead of what was given."""
+        group = _Group()
+        first = self.next_offset
+        for header, batch in self._visible(memoryview(data), aborted):
+            group.add(header, batch, self._body(header, batch))
+            if group.is_full:
+                yield from self._rows(group, first)
+                group = _Group()
+        if group.headers:
+            yield from self._rows(group, first)
+
+    def _visible(
+        self, view: memoryview, aborted: Sequence[tuple[int, int]]
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Batches whose records a reader sees, in whole or in part."""
+        committed = self._isolation is Isolation.READ_COMMITTED
+        hidden = Hidden(
+            [AbortedTransaction(producer_id=who, first_offset=at) for who, at in aborted]
+            if committed
+            else ()
+        )
+        behind = 0
+        try:
+            for header, batch in iterate_batches(view):
+                if header.base_offset < behind or header.last_offset_delta < 0:
+                    raise self._bad(header.base_offset, _OUT_OF_ORDER)
+                behind = header.next_offset
+                if header.base_offset >= self._end:
+                    self.next_offset = max(self.next_offset, self._end)
+                    return
+                if behind <= self.next_offset:
+                    hidden.pass_by(header, batch)
+                    continue
+                if not check_crc(batch):
+                    raise self._bad(header.base_offset, "its CRC is wrong")
+                if hidden.shows(header, batch):
+                    yield header, batch
+                self.next_offset = behind
+        except (WireError, Rejected) as failure:
+            raise self._bad(self.next_offset, str(failure)) from None
+
+    def _body(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview:
+        """A batch's records without its header, as large as they claim at least."""
+        try:
+            body = records_of(header, batch) if header.codec_bits else batch[HEADER_BYTES:]
+        except (WireError, Rejected) as failure:
+            raise self._bad(header.base_offset, str(failure)) from None
+        if not 0 <= header.record_count * RECORD_BYTES_MIN <= len(body):
+            reason = f"{len(body)} bytes do not hold {header.record_count} records"
+            raise self._bad(header.base_offset, reason)
+        return body
+
+    def _bad(self, offset: int, reason: str) -> BadBatchError:
+        return BadBatchError(self.partition, offset, reason)
+
+    def _rows(self, group: _Group, first: int) -> Iterator[Any]:
+        """The records of a group, from the first offset that is wanted to the last."""
+        data = np.frombuffer(b"".join(group.bodies), dtype=np.uint8)
+        stops = np.cumsum([len(body) for body in group.bodies], dtype=np.int64)
+        chains = Chains(np.append(0, stops[:-1]), stops, group.column("record_count"))
+        walked = walk(data, chains)
+        if walked.broken.size:
+            raise self._liar(group, int(walked.broken[0]))
+        if not group.rows:
+            return
+        behind = np.append(walked.starts[1:], stops[-1])
+        fields = read_fields(data, walked.starts, behind)
+        offsets = self._offsets(group, chains.counts, fields)
+        table = self._table(data, group, fields, offsets)
+        low = int(np.searchsorted(offsets, first))
+        high = int(np.searchsorted(offsets, self._end))
+        for at in range(low, high, self._rows_per_batch):
+            yield table.slice(at, min(self._rows_per_batch, high - at))
+
+    def _offsets(self, group: _Group, counts: Numbers, fields: Fields) -> Numbers:
+        """Each record's offset: they grow, and stay within their batch."""
+        deltas, bases = fields.offset_deltas, group.column("base_offset")
+        lasts = np.repeat(group.column("last_offset_delta"), counts)
+        offsets = np.repeat(bases, counts) + deltas
+        broken = fields.broken | (deltas < 0) | (deltas > lasts)
+        broken[1:] |= offsets[1:] <= offsets[:-1]
+        if broken.any():
+            row = int(broken.argmax())
+            chain = int(np.searchsorted(np.cumsum(counts), row, side="right"))
+            raise self._liar(group, chain)
+        return offsets
+
+    def _liar(self, group: _Group, chain: int) -> BadBatchError:
+        """What is wrong with it: the plain reader knows the place."""
+        header = group.headers[chain]
+        try:
+            for _ in iterate_records(group.batches[chain]):
+                pass
+        except (WireError, Rejected) as failure:
+            return self._bad(header.base_offset, str(failure))
+        return self._bad(header.base_offset, _OUT_OF_ORDER)
+
+    def _table(self, data: Bytes, group: _Group, fields: Fields, offsets: Numbers) -> Any:  # noqa: ANN401 -- a RecordBatch
+        arrays = []
+        for column in self._columns.wanted:
+            match column:
+                case Column.KEY:
+                    arrays.append(gather(data, fields.keys))
+                case Column.VALUE:
+                    arrays.append(gather(data, fields.values))
+                case Column.OFFSET:
+                    arrays.append(pa.array(offsets))
+                case Column.TIMESTAMP:
+                    arrays.append(self._timestamps(group, fields))
+                case Column.TIMESTAMP_TYPE:
+                    types = np.array([one.is_append_time for one in group.headers], dtype=np.int32)
+                    arrays.append(pa.array(np.repeat(types, group.column("record_count"))))
+                case Column.HEADERS:
+                    arrays.append(self._headers(data, group, fields))
+                case Column.TOPIC | Column.PARTITION:
+                    arrays.append(self._constant(column, len(offsets)))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _timestamps(self, group: _Group, fields: Fields) -> Array:
+        counts = group.column("record_count")
+        is_append_time = np.repeat(group.column("is_append_time").astype(np.bool_), counts)
+        deltas = np.where(is_append_time, 0, fields.timestamp_deltas)
+        bases = np.where(
+            group.column("is_append_time"),
+            group.column("max_timestamp"),
+            group.column("base_timestamp"),
+        )
+        stamps = np.repeat(bases, counts) + deltas
+        # A sum of two that do not fit could come out small.
+        if _exceed(stamps) or _exceed(deltas):
+            raise self._bad(
+                group.headers[0].base_offset, "a timestamp is no microsecond of Spark's"
+            )
+        return timestamps(stamps)
+
+    def _headers(self, data: Bytes, group: _Group, fields: Fields) -> Array:
+        try:
+            return gather_headers(data, fields.headers)
+        except pa.ArrowInvalid:
+            for chain in range(len(group.headers)):
+                failure = self._liar(group, chain)
+                if failure.reason != _OUT_OF_ORDER:
+                    raise failure from None
+            raise
+
+    def _constant(self, column: Column, rows: int) -> Array:
+        """The same in each row: made once as long as it ever was, and given in part."""
+        made = self._constants.get(column)
+        if made is None or len(made) < rows:
+            topic, partition = self.partition
+            value = pa.scalar(topic) if column is Column.TOPIC else pa.scalar(partition, pa.int32())
+            made = self._constants[column] = pa.repeat(value, rows)
+        return made.slice(0, rows)
+
+
+def _exceed(milliseconds: Numbers) -> bool:
+    return bool(milliseconds.max() > MILLISECONDS_MAX or milliseconds.min() < -MILLISECONDS_MAX)
