@@ -64,6 +64,13 @@ def test_more_rows_than_are_written_at_once_are_one_producers_in_order() -> None
     assert last.value == b"69999"
 
 
+def test_a_batch_may_have_so_many_rows_that_their_offsets_take_three_bytes() -> None:
+    values = [b"%d" % row for row in range(9_000)]
+    table = pa.RecordBatch.from_pydict({"value": values})
+    found = encoded(table, batch_bytes=10**6)
+    assert [(row.offset, row.value) for row in found] == list(enumerate(values))
+
+
 def test_keys_of_every_length_go_where_every_client_sends_them() -> None:
     keys = [bytes(range(250)) * 3][:1] + [bytes(range(size)) for size in range(20)]
     column = pa.array(keys, pa.binary())

@@ -52,7 +52,7 @@ def pack_varints(columns: Sequence[Numbers]) -> Array:
             shift += 1
             left = raw[rows] >> np.uint64(7 * shift)
             out[at[rows] + shift] = (left & np.uint64(127)).astype(np.uint8)
-            rows = rows[size[rows] > shift + 2]
+            rows = rows[size[rows] > shift + 1]
         at += size
     return binary(edges, out)
 
