@@ -27,6 +27,8 @@ PROGRAMS = (
     "recovery",
     "rolling",
     "small_requests",
+    "spark_decode",
+    "spark_encode",
     "startup",
 )
 
