@@ -16,12 +16,12 @@ from pathlib import Path
 from log_filling import batch_of
 from measuring import Arguments, Figures, Meter, middle, repeat, report, versions
 from tidelog.node.ipc.ledger_memory import LedgerMemory, remove_ledger
-from tidelog.node.log.segment import LOG_SUFFIX, file_name
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.disk import open_disk
 from tidelog.node.runtime.ledger import Ledger
 from tidelog.tools.disk_look import Wanted, look
 from tidelog.tools.log_files.data_folder import Folder
+from tidelog.wire.log_files import LOG_SUFFIX, file_name
 
 _OWNER = "broker-0"
 _PARTITIONS = 10

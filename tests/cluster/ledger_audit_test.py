@@ -21,9 +21,9 @@ from harness.traced_cluster import TracedCluster
 from harness.transaction_raw import leader
 from tidelog.kernel.launch import ledgers_directory
 from tidelog.node.ipc.ledger_layout import check_header
-from tidelog.node.log.swap import CLEANED_SUFFIX
 from tidelog.tools.chaos.losing import Victim, broker_victim, coordinator_victim, look
 from tidelog.tools.chaos.survey import Survey, recorded, survey
+from tidelog.wire.log_files import CLEANED_SUFFIX
 from tidelog.wire.records import Record, build_batch
 
 pytestmark = pytest.mark.slow

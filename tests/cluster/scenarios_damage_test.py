@@ -14,8 +14,8 @@ from harness.cluster import until
 from harness.stage import Stage, staged
 from harness.traced import need_strace
 from tidelog.kernel.ids import Partition
-from tidelog.node.log.checkpoints import RECOVERY_POINTS, decode_offsets, encode_offsets
 from tidelog.tools.output import VIOLATION
+from tidelog.wire.checkpoints import RECOVERY_POINTS, decode_offsets, encode_offsets
 
 pytestmark = pytest.mark.slow
 

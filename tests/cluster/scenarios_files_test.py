@@ -18,7 +18,7 @@ from tidelog.kernel.launch import board_name, coordinator_endpoint
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.coordinator_link import peer_name
 from tidelog.node.ipc.layout import Role, Word
-from tidelog.node.log.checkpoints import HIGH_WATERMARKS
+from tidelog.wire.checkpoints import HIGH_WATERMARKS
 from tidelog.wire.control import AlterIsr, IsrAltered, IsrChange, decode_to_broker, encode
 from tidelog.wire.errors import ErrorCode
 

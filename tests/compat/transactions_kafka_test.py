@@ -20,10 +20,10 @@ from tidelog.node.log.log import Log
 from tidelog.node.log.producer_snapshot import decode_snapshot
 from tidelog.node.log.producers import Producers
 from tidelog.node.log.settings import LogSettings
-from tidelog.node.log.txn_index import decode_aborted
 from tidelog.node.runtime.disk import open_disk
 from tidelog.tools.log_files.findings import Report
 from tidelog.tools.log_files.verify_log import Known, verify_log
+from tidelog.wire.log_files import decode_aborted
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

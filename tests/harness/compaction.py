@@ -8,10 +8,9 @@ from tidelog.node.log.cleaner import Candidate, candidate, job_for
 from tidelog.node.log.cleaning import Cleaned, Job, clean
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
-from tidelog.node.log.segment import file_name
 from tidelog.node.log.swap import discard_unfinished
-from tidelog.node.log.txn_index import Aborted, decode_aborted
 from tidelog.wire.codecs import Codec
+from tidelog.wire.log_files import Aborted, decode_aborted, file_name
 from tidelog.wire.records import (
     BatchHeader,
     EndMarker,

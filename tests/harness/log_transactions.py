@@ -10,8 +10,7 @@ from tidelog.node.log.contracts import Appended
 from tidelog.node.log.log import Log
 from tidelog.node.log.markers import append_marker
 from tidelog.node.log.producers import Producers
-from tidelog.node.log.segment import file_name
-from tidelog.node.log.txn_index import Aborted, decode_aborted
+from tidelog.wire.log_files import Aborted, decode_aborted, file_name
 from tidelog.wire.messages.k01_fetch import AbortedTransaction
 from tidelog.wire.records import (
     TRANSACTIONAL_BIT,

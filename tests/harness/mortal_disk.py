@@ -5,7 +5,7 @@ from enum import Enum
 from random import Random
 
 from harness.memory_disk import MemoryDisk
-from tidelog.node.log.checkpoints import CLEANED
+from tidelog.wire.checkpoints import CLEANED
 
 
 class KilledError(Exception):

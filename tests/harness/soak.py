@@ -25,14 +25,13 @@ from harness.operations import EBB, PARTITIONS, SWELL, TIDES, Operations, Reader
 from tidelog.coordinator.runtime.snapshots import decode_batch
 from tidelog.kernel.ids import BrokerId, Partition
 from tidelog.node.log.directory_names import key_of
-from tidelog.node.log.segment import LOG_SUFFIX, file_name
-from tidelog.node.log.snapshots import offsets_with_suffix
 from tidelog.node.metadata.digest import digest
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.tools.log_files.data_folder import Folder, open_folder
 from tidelog.tools.log_files.metadata_replay import NAME as METADATA
 from tidelog.tools.log_files.metadata_replay import good_batches
 from tidelog.tools.log_files.read_only import ReadOnlyDirectory
+from tidelog.wire.log_files import LOG_SUFFIX, file_name, offsets_with_suffix
 
 LOADS = 2
 

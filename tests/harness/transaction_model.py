@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.node.log.producers import WrittenMarker
-from tidelog.node.log.txn_index import Aborted
+from tidelog.wire.log_files import Aborted
 from tidelog.wire.records import EndMarker
 
 

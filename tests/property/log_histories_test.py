@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from harness.log_batches import NOW_MS, TOPIC_ID, batch, flush, open_logs, produce
 from harness.log_verified import around, verified
 from harness.memory_disk import MemoryDirectory, MemoryDisk
-from tidelog.node.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, Offsets, decode_offsets
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
 from tidelog.node.log.marks import LastStop
 from tidelog.node.log.settings import LogSettings
+from tidelog.wire.checkpoints import LOG_STARTS, RECOVERY_POINTS, Offsets, decode_offsets
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.records import iterate_batches, iterate_records
 

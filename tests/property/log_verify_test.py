@@ -15,22 +15,22 @@ from hypothesis import strategies as st
 
 from harness.log_verified import Home, home_in
 from tidelog.kernel.failures import CorruptError
-from tidelog.node.log.checkpoints import (
-    LOG_STARTS,
-    RECOVERY_POINTS,
-    decode_offsets,
-    encode_offsets,
-)
 from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.epochs import EpochCache, decode_epochs
 from tidelog.node.log.marks import MARK_NAME, decode_mark
 from tidelog.node.log.scan import Scan
-from tidelog.node.log.txn_index import Aborted, decode_aborted
 from tidelog.tools.chaos.corrupting import Files, Spot, Wanted, plan_damage
 from tidelog.tools.chaos.damage import How, NoDamageError
 from tidelog.tools.log_files.kinds import base_of
 from tidelog.tools.log_files.txn_index import Seen
 from tidelog.tools.log_files.verify_log import Life
+from tidelog.wire.checkpoints import (
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    decode_offsets,
+    encode_offsets,
+)
+from tidelog.wire.log_files import Aborted, decode_aborted
 from tidelog.wire.records import HEADER, BatchHeader, iterate_batches, new_header
 
 OFFSETS = {Files.RECOVERY_POINTS, Files.HIGH_WATERMARKS, Files.LOG_STARTS}

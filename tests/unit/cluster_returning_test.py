@@ -2,7 +2,7 @@
 
 from harness.simulated_clients import Clients, shown
 from harness.simulated_cluster import A, B, C, SimulatedCluster
-from tidelog.node.log.checkpoints import RECOVERY_POINTS
+from tidelog.wire.checkpoints import RECOVERY_POINTS
 
 
 def test_a_leader_that_wrote_nothing_in_its_epoch_follows_the_next_one() -> None:

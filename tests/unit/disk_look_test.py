@@ -11,13 +11,13 @@ from harness.recorded_disk import BOOT, OWNER, RecordedDisk
 from tidelog.kernel.ids import Partition
 from tidelog.kernel.launch import ledgers_directory
 from tidelog.node.ipc.ledger_memory import remove_ledger, save_ledgers
-from tidelog.node.log.checkpoints import RECOVERY_POINTS, encode_offsets
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.disk import DiskDirectory
 from tidelog.tools.disk_look import Wanted, look
 from tidelog.tools.disk_view import Replica
 from tidelog.tools.log_files.data_folder import Folder
 from tidelog.tools.supervisor import proc
+from tidelog.wire.checkpoints import RECOVERY_POINTS, encode_offsets
 
 NAME = "00000000000000000000.log"
 PLACE = "orders-0"

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import pytest
 
 from harness.log_verified import Home, home_in
-from tidelog.node.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY
-from tidelog.node.log.txn_index import ENTRY as TXN_ENTRY
+from tidelog.node.log.index import TIME_ENTRY
 from tidelog.tools.log_files.verify_log import Life
+from tidelog.wire.log_files import ABORTED_ENTRY as TXN_ENTRY
+from tidelog.wire.log_files import OFFSET_ENTRY_BYTES
 from tidelog.wire.records import HEADER_BYTES, iterate_batches
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET, ZERO_UUID, Partition, Uuid
-from tidelog.node.log.checkpoints import (
+from tidelog.node.log.epochs import EpochCache, decode_epochs
+from tidelog.wire.checkpoints import (
     decode_offsets,
     decode_partition_metadata,
     decode_properties,
@@ -12,7 +13,6 @@ from tidelog.node.log.checkpoints import (
     encode_partition_metadata,
     encode_properties,
 )
-from tidelog.node.log.epochs import EpochCache, decode_epochs
 
 TOPIC_ID = Uuid(bytes(range(16)))
 

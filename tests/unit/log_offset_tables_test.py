@@ -5,17 +5,17 @@ import pytest
 from harness.log_batches import NOW, NOW_MS, TOPIC_ID, batch, flush, open_logs, produce
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.ids import Partition, TopicPartition
-from tidelog.node.log.checkpoints import (
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.log import Log
+from tidelog.node.log.offset_tables import NAMES, OffsetTables
+from tidelog.node.log.settings import LogSettings
+from tidelog.wire.checkpoints import (
     CLEANED,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
     decode_offsets,
 )
-from tidelog.node.log.directory import LogDirectory
-from tidelog.node.log.log import Log
-from tidelog.node.log.offset_tables import NAMES, OffsetTables
-from tidelog.node.log.settings import LogSettings
 from tidelog.wire.records import place_batch
 
 SETTINGS = LogSettings()

@@ -8,13 +8,13 @@ from harness.log_batches import NOW_MS, TOPIC_ID, batch, open_logs, produce
 from harness.log_broker import FIRST, LAST, SECOND, SIZE, Broker
 from harness.log_verified import around, verified
 from harness.memory_disk import MemoryDirectory, MemoryDisk
-from tidelog.node.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS
 from tidelog.node.log.marks import MARK_NAME
 from tidelog.node.log.producer_snapshot import encode_snapshot
 from tidelog.node.log.producers import Producers
 from tidelog.node.log.settings import LogSettings
 from tidelog.tools.log_files.findings import Report
+from tidelog.wire.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
 from tidelog.wire.records import read_header
 
 SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=100)

@@ -21,8 +21,8 @@ from tidelog.node.log.producer_snapshot import (
 )
 from tidelog.node.log.producers import Producers
 from tidelog.node.log.settings import LogSettings
-from tidelog.node.log.txn_index import Aborted, decode_aborted, encode_aborted
 from tidelog.wire.crc import crc32c
+from tidelog.wire.log_files import Aborted, decode_aborted, encode_aborted
 from tidelog.wire.records import (
     CONTROL_BIT,
     TRANSACTIONAL_BIT,

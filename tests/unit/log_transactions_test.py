@@ -10,8 +10,8 @@ from harness.memory_disk import MemoryDisk
 from tidelog.node.log.log import Log
 from tidelog.node.log.producer_snapshot import decode_snapshot, encode_snapshot
 from tidelog.node.log.settings import HOUR_MS, LogSettings
-from tidelog.node.log.txn_index import Aborted
 from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.log_files import Aborted
 from tidelog.wire.records import APPEND_TIME_BIT, EndMarker, iterate_batches, read_marker
 
 

@@ -13,11 +13,11 @@ from tidelog.node.log.log import Log
 from tidelog.node.log.producer_snapshot import decode_snapshot, encode_snapshot
 from tidelog.node.log.producers import Producers, WrittenMarker
 from tidelog.node.log.settings import LogSettings
-from tidelog.node.log.txn_index import Aborted, decode_aborted, encode_aborted
 from tidelog.tools.log_files.decoders import control_record
 from tidelog.tools.log_files.findings import Report
 from tidelog.tools.log_files.kinds import FileKind
 from tidelog.tools.log_files.small_files import small_sheet
+from tidelog.wire.log_files import Aborted, decode_aborted, encode_aborted
 from tidelog.wire.records import EndMarker, Record, build_marker, iterate_records
 
 SETTINGS = LogSettings(segment_bytes=700)

@@ -10,7 +10,7 @@ from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.kernel.ids import BrokerId, Incarnation
 from tidelog.node.ipc.layout import Fences, board_size_bytes
 from tidelog.node.ipc.standing import Standing
-from tidelog.node.log.checkpoints import HIGH_WATERMARKS
+from tidelog.wire.checkpoints import HIGH_WATERMARKS
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.records import Origin, iterate_batches
 from tidelog.wire.replication import Batch, Bytes, State

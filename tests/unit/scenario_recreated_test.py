@@ -4,7 +4,7 @@ import pytest
 
 from harness.scenes import Scene
 from harness.simulated_cluster import A, B, C
-from tidelog.node.log.checkpoints import PARTITION_METADATA
+from tidelog.wire.checkpoints import PARTITION_METADATA
 
 ALL = (A, B, C)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from harness.log_batches import TOPIC_ID, batch, open_logs, produce
 from tidelog.kernel.ids import Partition
-from tidelog.node.log import checkpoints
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime.disk import open_disk
 from tidelog.node.runtime.flusher import Flusher
+from tidelog.wire import checkpoints
 
 Started = Callable[[Flusher, Log], Awaitable[None]]
 

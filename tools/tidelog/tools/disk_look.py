@@ -19,7 +19,6 @@ from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
 from tidelog.node.ipc.ledger_layout import check_header
 from tidelog.node.ipc.ledger_memory import ledgers_left, read_ledger, saved_parts
-from tidelog.node.log.checkpoints import RECOVERY_POINTS, decode_offsets
 from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.flush_policy import word_of
 from tidelog.node.log_settings import log_settings
@@ -33,6 +32,7 @@ from tidelog.tools.log_files.data_folder import Folder
 from tidelog.tools.log_files.kinds import FileKind, kind_of
 from tidelog.tools.supervisor import proc
 from tidelog.tools.supervisor.folder import is_held, run_in
+from tidelog.wire.checkpoints import RECOVERY_POINTS, decode_offsets
 
 _NOTHING = DurableEnd(None, None)
 

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.index import OffsetIndex
-from tidelog.node.log.segment import OFFSET_INDEX_SUFFIX, file_name
 from tidelog.tools.log_files.kinds import base_of
 from tidelog.tools.log_files.read_only import ReadOnlyDirectory
+from tidelog.wire.log_files import OFFSET_INDEX_SUFFIX, file_name
 from tidelog.wire.records import BATCH_LENGTH_MIN, HEADER, HEADER_BYTES, MAGIC, BatchHeader
 
 HEADERS_MAX: Final = 100_000

@@ -18,10 +18,9 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import Offset
 from tidelog.kernel.limits import MIB
-from tidelog.node.log.segment import LOG_SUFFIX, file_name
-from tidelog.node.log.snapshots import offsets_with_suffix
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.wire.errors import WireError
+from tidelog.wire.log_files import LOG_SUFFIX, file_name, offsets_with_suffix
 from tidelog.wire.records import (
     HEADER_BYTES,
     BatchHeader,

@@ -8,7 +8,8 @@ from tidelog.node.log.contracts import FileSlice
 from tidelog.node.log.recovery import follow, load_producers
 from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import SegmentList
-from tidelog.node.log.txn_index import Aborted, TxnIndex
+from tidelog.node.log.txn_index import TxnIndex
+from tidelog.wire.log_files import Aborted
 
 
 def aborted_in(

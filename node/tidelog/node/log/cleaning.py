@@ -17,17 +17,20 @@ from tidelog.kernel.limits import MIB, REQUEST_BYTES_MAX
 from tidelog.node.log.cleaning_filter import Filter, Kept, marker_key
 from tidelog.node.log.cleaning_records import take_apart
 from tidelog.node.log.cleaning_transactions import Transactions
-from tidelog.node.log.segment import (
-    LOG_SUFFIX,
-    RELATIVE_OFFSET_MAX,
-    TXN_INDEX_SUFFIX,
-    Segment,
-    file_name,
-)
-from tidelog.node.log.snapshots import offsets_with_suffix
-from tidelog.node.log.swap import CLEANED_SUFFIX, discard_unfinished, make_swap
-from tidelog.node.log.txn_index import ENTRY, Aborted, decode_aborted, encode_aborted
+from tidelog.node.log.segment import RELATIVE_OFFSET_MAX, Segment
+from tidelog.node.log.swap import discard_unfinished, make_swap
 from tidelog.wire.errors import Rejected, WireError
+from tidelog.wire.log_files import (
+    ABORTED_ENTRY,
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    Aborted,
+    decode_aborted,
+    encode_aborted,
+    file_name,
+    offsets_with_suffix,
+)
 from tidelog.wire.records import (
     HEADER,
     BatchHeader,
@@ -162,7 +165,7 @@ class _Pass:
             name = file_name(base, TXN_INDEX_SUFFIX)
             content = self._directory.read_all(name) or b""
             if base not in sealed:
-                content = content[: len(content) // ENTRY.size * ENTRY.size]
+                content = content[: len(content) // ABORTED_ENTRY.size * ABORTED_ENTRY.size]
             found += decode_aborted(content, place=f"{self._directory.path}/{name}")
         return found
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from tidelog.node.log.txn_index import Aborted
+from tidelog.wire.log_files import Aborted
 from tidelog.wire.records import BatchHeader
 
 _KEY_HEAD: Final = Struct(">hh")

@@ -14,7 +14,6 @@ from tidelog.kernel.ids import (
     uuid_text,
 )
 from tidelog.kernel.instant import Instant
-from tidelog.node.log import checkpoints
 from tidelog.node.log.cache_rules import KERNEL
 from tidelog.node.log.contracts import LogName
 from tidelog.node.log.directory_names import (
@@ -38,6 +37,7 @@ from tidelog.node.log.ownership import Owner, claim
 from tidelog.node.log.recovery import Cut, Expected, is_as_closed, recover
 from tidelog.node.log.rounds import Rounds
 from tidelog.node.log.settings import LogSettings
+from tidelog.wire import checkpoints
 from tidelog.wire.errors import ErrorCode, Rejected
 
 NAME_BYTES_MAX = 255

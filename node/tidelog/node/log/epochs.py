@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset
-from tidelog.node.log.checkpoints import counted_rows
+from tidelog.wire.checkpoints import counted_rows
 
 FILE_NAME = "leader-epoch-checkpoint"
 

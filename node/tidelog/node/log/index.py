@@ -15,8 +15,8 @@ from struct import Struct
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory, Syncable
+from tidelog.wire.log_files import OFFSET_ENTRY_BYTES, read_offset_entries
 
-OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY = Struct(">qi")
 SWAP = sys.byteorder == "little"
 assert array("i").itemsize == 4
@@ -107,10 +107,7 @@ class OffsetIndex:
         content = self.file.read(OFFSET_ENTRY_BYTES)
         if content is None:
             raise CorruptError(file=self.file.name, position=0, reason="missing")
-        both = array("i", content)
-        if SWAP:
-            both.byteswap()
-        offsets, positions = both[0::2], both[1::2]
+        offsets, positions = read_offset_entries(content)
         if not (rising(offsets) and rising(positions)):
             raise CorruptError(file=self.file.name, position=0, reason="entries do not rise")
         if positions and positions[-1] >= log_bytes:

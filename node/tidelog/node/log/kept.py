@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import Partition, TopicPartition, Uuid, uuid_from_text, uuid_text
-from tidelog.node.log.checkpoints import counted_rows
+from tidelog.wire.checkpoints import counted_rows
 from tidelog.wire.crc import crc32c
 
 KEPT_NAME: Final = "tidelog.kept"

@@ -14,7 +14,6 @@ from tidelog.kernel.files import Directory, Held, Syncable
 from tidelog.kernel.ids import ZERO_UUID, Uuid
 from tidelog.kernel.instant import Instant
 from tidelog.node.log.aborted import aborted_in, are_whole, index_of
-from tidelog.node.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from tidelog.node.log.contracts import Appended, FileSlice, LogKeeper, LogName
 from tidelog.node.log.dirty import Dirty
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
@@ -28,10 +27,11 @@ from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import SegmentList, make_segment
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.snapshots import remove_snapshots, write_snapshot
-from tidelog.node.log.txn_index import Aborted
 from tidelog.node.log.unflushed import Unflushed
 from tidelog.node.log.validation import NO_TIMESTAMP, check_replicated
+from tidelog.wire.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.log_files import Aborted
 from tidelog.wire.records import (
     APPEND_TIME_BIT,
     CONTROL_BIT,

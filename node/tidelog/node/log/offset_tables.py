@@ -7,7 +7,7 @@ tables that changed are written.
 from collections.abc import Mapping
 
 from tidelog.kernel.ids import TopicPartition
-from tidelog.node.log.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from tidelog.wire.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 
 NAMES = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_STARTS, CLEANED)
 

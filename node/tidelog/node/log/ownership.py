@@ -5,7 +5,7 @@ from msgspec import Struct
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import Incarnation, Uuid, uuid_from_text, uuid_text
-from tidelog.node.log.checkpoints import META_PROPERTIES, decode_properties, encode_properties
+from tidelog.wire.checkpoints import META_PROPERTIES, decode_properties, encode_properties
 
 
 class Owner(Struct, frozen=True):

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from tidelog.kernel.limits import PRODUCER_BATCHES_KEPT, PRODUCERS_PER_LOG_MAX
-from tidelog.node.log.txn_index import Aborted
 from tidelog.node.log.unstable import Unstable
 from tidelog.node.log.verifications import Verifications
 from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.log_files import Aborted
 from tidelog.wire.records import TRANSACTIONAL_BIT, BatchHeader, EndMarker, read_marker
 
 SEQUENCE_MASK: Final = 0x7FFF_FFFF

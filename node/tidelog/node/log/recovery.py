@@ -16,7 +16,7 @@ from tidelog.node.log.epochs import EpochCache, decode_epochs
 from tidelog.node.log.marks import ClosedLog, LastStop
 from tidelog.node.log.producers import Producers
 from tidelog.node.log.scan import Scan, valid_batch_follows
-from tidelog.node.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name
+from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import (
     DELETED_SUFFIX,
     SegmentList,
@@ -24,14 +24,17 @@ from tidelog.node.log.segments import (
     remove_segment,
 )
 from tidelog.node.log.settings import LogSettings
-from tidelog.node.log.snapshots import (
-    newest_snapshot,
+from tidelog.node.log.snapshots import newest_snapshot, remove_snapshots, write_snapshot
+from tidelog.node.log.swap import finish_swaps
+from tidelog.wire.log_files import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    Aborted,
+    file_name,
     offsets_with_suffix,
-    remove_snapshots,
-    write_snapshot,
 )
-from tidelog.node.log.swap import CLEANED_SUFFIX, SWAP_SUFFIX, finish_swaps
-from tidelog.node.log.txn_index import Aborted
 from tidelog.wire.records import BatchHeader
 
 LEFT_BEHIND = (".tmp", DELETED_SUFFIX)

@@ -12,7 +12,8 @@ from typing import Final
 from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.log import Log
 from tidelog.node.log.marks import ClosedLog
-from tidelog.node.log.segment import LOG_SUFFIX, Segment, file_name
+from tidelog.node.log.segment import Segment
+from tidelog.wire.log_files import LOG_SUFFIX, file_name
 
 LOGS_PER_STEP: Final = 50
 """So many logs are looked at in one turn of the loop."""

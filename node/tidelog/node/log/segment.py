@@ -9,24 +9,20 @@ from tidelog.kernel.files import Directory, File, Held, Syncable
 from tidelog.node.log.index import OffsetIndex, TimeIndex
 from tidelog.node.log.scan import Scan
 from tidelog.node.log.txn_index import TxnIndex
+from tidelog.wire.log_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
 from tidelog.wire.records import HEADER, BatchHeader, new_header
-
-LOG_SUFFIX = ".log"
-OFFSET_INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TXN_INDEX_SUFFIX = ".txnindex"
-SNAPSHOT_SUFFIX = ".snapshot"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 RECENT_BATCHES = 1024
 RELATIVE_OFFSET_MAX = 2**31 - 1
 WALK_BYTES = 8192
 NEVER = -1
-
-
-def file_name(offset: int, suffix: str) -> str:
-    """Kafka's: twenty digits and what the file is."""
-    return f"{offset:020d}{suffix}"
 
 
 class Segment:

@@ -4,14 +4,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 from tidelog.kernel.files import Directory, Syncable
-from tidelog.node.log.segment import (
+from tidelog.node.log.segment import Segment
+from tidelog.wire.log_files import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    Segment,
+    SWAP_SUFFIX,
     file_name,
 )
-from tidelog.node.log.swap import SWAP_SUFFIX
 
 SEGMENTS_KEPT_LOADED = 4
 DELETED_SUFFIX = ".deleted"

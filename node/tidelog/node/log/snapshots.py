@@ -4,7 +4,7 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.node.log.producer_snapshot import decode_snapshot, encode_snapshot
 from tidelog.node.log.producers import Producers
-from tidelog.node.log.segment import SNAPSHOT_SUFFIX, file_name
+from tidelog.wire.log_files import SNAPSHOT_SUFFIX, file_name, offsets_with_suffix
 
 
 def write_snapshot(directory: Directory, offset: int, producers: Producers) -> None:
@@ -34,9 +34,3 @@ def remove_snapshots(directory: Directory, *, above: int | None = None, below: i
 
 def snapshot_offsets(names: list[str]) -> list[int]:
     return sorted(offsets_with_suffix(names, SNAPSHOT_SUFFIX))
-
-
-def offsets_with_suffix(names: list[str], suffix: str) -> list[int]:
-    """The offsets in names of twenty digits and that suffix; other names are none of ours."""
-    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
-    return [int(stem) for stem in stems if len(stem) == 20 and stem.isdecimal() and stem.isascii()]

@@ -6,15 +6,16 @@ back, the new ones get their names. A start that finds `.swap` files completes w
 is still called `.cleaned` was not finished, and goes.
 """
 
-from typing import Final
-
 from tidelog.kernel.files import Directory
 from tidelog.node.log.scan import Scan
-from tidelog.node.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, file_name
-from tidelog.node.log.snapshots import offsets_with_suffix
-
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
+from tidelog.wire.log_files import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    file_name,
+    offsets_with_suffix,
+)
 
 assert SEGMENT_SUFFIXES[0] == LOG_SUFFIX, "the log goes last when the list is read backwards"
 

@@ -8,49 +8,15 @@ from the batches.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
 from contextlib import suppress
-from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.node.log.index import IndexFile, rising
+from tidelog.wire.log_files import ABORTED_ENTRY, Aborted, decode_aborted, encode_aborted
 
-ENTRY: Final = Struct(">hqqqq")
-assert ENTRY.size == 34
-_VERSION: Final = 0
 NONE: Final = -1
-
-
-class Aborted(NamedTuple):
-    """One aborted transaction, as `.txnindex` files have it."""
-
-    first_offset: int
-    producer_id: int
-    last_offset: int
-    """Of its marker."""
-    last_stable_offset: int
-    """When the marker was appended; all below it was decided then, and this one was left out."""
-
-
-def decode_aborted(content: bytes, *, place: str) -> list[Aborted]:
-    """A `.txnindex` file; CorruptError where it is not one."""
-    if len(content) % ENTRY.size:
-        raise CorruptError(file=place, position=len(content), reason="a broken last entry")
-    found = []
-    for version, producer_id, first, last, stable in ENTRY.iter_unpack(content):
-        if version != _VERSION or last < first:
-            raise CorruptError(file=place, position=0, reason="no index of aborted transactions")
-        found.append(Aborted(first, producer_id, last, stable))
-    return found
-
-
-def encode_aborted(entries: Iterable[Aborted]) -> bytes:
-    return b"".join(
-        ENTRY.pack(_VERSION, entry.producer_id, entry.first_offset, entry.last_offset, entry[3])
-        for entry in entries
-    )
 
 
 class TxnIndex:
@@ -120,11 +86,13 @@ class TxnIndex:
     @property
     def is_written(self) -> bool:
         """Whether the file holds all entries; a compaction reads it there."""
-        return not self._is_loaded or len(self) * ENTRY.size == self.file.written_bytes
+        return not self._is_loaded or len(self) * ABORTED_ENTRY.size == self.file.written_bytes
 
     def write(self) -> None:
         if not self.is_written:
-            self.file.write(encode_aborted(self.entries(self.file.written_bytes // ENTRY.size)))
+            self.file.write(
+                encode_aborted(self.entries(self.file.written_bytes // ABORTED_ENTRY.size))
+            )
             self.is_unsynced = True
 
     def settle(self) -> None:
@@ -145,7 +113,7 @@ class TxnIndex:
         """
         if self._is_loaded:
             return
-        content = self.file.read(ENTRY.size) or b""
+        content = self.file.read(ABORTED_ENTRY.size) or b""
         entries = decode_aborted(content, place=self.file.name)
         markers = [base - 1, *(entry.last_offset for entry in entries), end]
         if not rising(array("q", [at + 1 for at in markers])) or not all(map(_is_right, entries)):
@@ -172,7 +140,7 @@ class TxnIndex:
         for column in (self._firsts, self._producers, self._markers, self._stables):
             del column[keep:]
         self._least_first = min(self._firsts, default=NONE)
-        self.file.cut(keep * ENTRY.size)
+        self.file.cut(keep * ABORTED_ENTRY.size)
         self.file.write(b"")
         self.is_unsynced = True  # else what was cut would come back
 

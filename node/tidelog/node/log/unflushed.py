@@ -1,13 +1,14 @@
 """What of one log may not be on stable storage, as far as its recovery point does not say it."""
 
 from tidelog.kernel.files import Directory, Held, Syncable
-from tidelog.node.log.checkpoints import PARTITION_METADATA
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.marks import ClosedLog
 from tidelog.node.log.producers import Producers
-from tidelog.node.log.segment import SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment, file_name
+from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import SegmentList
 from tidelog.node.log.snapshots import snapshot_offsets, write_snapshot
+from tidelog.wire.checkpoints import PARTITION_METADATA
+from tidelog.wire.log_files import SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, file_name
 
 
 class Unflushed:

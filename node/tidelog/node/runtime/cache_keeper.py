@@ -20,9 +20,9 @@ from tidelog.kernel.limits import MIB
 from tidelog.node.log.cache_keep import Drop, Extent, Pages, Push, Writeback, held, plan
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
-from tidelog.node.log.segment import LOG_SUFFIX
 from tidelog.node.runtime import page_cache
 from tidelog.node.runtime.aside import Aside
+from tidelog.wire.log_files import LOG_SUFFIX
 
 _LOOK_EVERY: Final = ms(1_000)
 _GROWN_BYTES_MAX: Final = 2 * MIB

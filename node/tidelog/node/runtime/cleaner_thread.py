@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidelog.node.log.checkpoints import PARTITION_METADATA
 from tidelog.node.log.cleaner import Candidate, candidate, filthiest, job_for
 from tidelog.node.log.cleaning import Cleaned, Finished
 from tidelog.node.log.directory import LogDirectory
@@ -25,6 +24,7 @@ from tidelog.node.runtime.flusher import Flusher
 from tidelog.node.runtime.healthy import Healthy
 from tidelog.node.runtime.process import EventLog
 from tidelog.node.runtime.unrecorded import Unrecorded
+from tidelog.wire.checkpoints import PARTITION_METADATA
 
 if TYPE_CHECKING:
     from tidelog.kernel.ids import TopicPartition

@@ -21,13 +21,13 @@ import msgspec
 from tidelog.kernel.failures import CorruptError
 from tidelog.node.ipc.fault_layout import Striker
 from tidelog.node.ipc.ledger_memory import LedgerMemory
-from tidelog.node.log.checkpoints import PARTITION_METADATA
 from tidelog.node.log.cleaning import Cleaned, Finished, Job, clean
 from tidelog.node.runtime.disk import open_disk
 from tidelog.node.runtime.disk_faults import open_faults
 from tidelog.node.runtime.healthy import Healthy
 from tidelog.node.runtime.ledger import Ledger
 from tidelog.node.runtime.unrecorded import Unrecorded
+from tidelog.wire.checkpoints import PARTITION_METADATA
 
 _PR_SET_PDEATHSIG: Final = 1
 _NICENESS: Final = 10

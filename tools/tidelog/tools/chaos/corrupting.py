@@ -9,7 +9,13 @@ from random import Random
 from msgspec import Struct
 
 from tidelog.kernel.files import File
-from tidelog.node.log.checkpoints import (
+from tidelog.node.log.epochs import FILE_NAME as EPOCHS
+from tidelog.node.log.marks import MARK_NAME
+from tidelog.tools.chaos.damage import Damage, How, NoDamageError, Within, draw_damage
+from tidelog.tools.log_files.kinds import base_of
+from tidelog.tools.log_files.read_only import ReadOnlyDirectory
+from tidelog.tools.log_files.walk import Seen, Walk
+from tidelog.wire.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -17,9 +23,7 @@ from tidelog.node.log.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
 )
-from tidelog.node.log.epochs import FILE_NAME as EPOCHS
-from tidelog.node.log.marks import MARK_NAME
-from tidelog.node.log.segment import (
+from tidelog.wire.log_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -27,10 +31,6 @@ from tidelog.node.log.segment import (
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
-from tidelog.tools.chaos.damage import Damage, How, NoDamageError, Within, draw_damage
-from tidelog.tools.log_files.kinds import base_of
-from tidelog.tools.log_files.read_only import ReadOnlyDirectory
-from tidelog.tools.log_files.walk import Seen, Walk
 
 
 class Files(Enum):

@@ -10,8 +10,6 @@ from tidelog.clients.consumer.offsets import Anchor, Point
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory, File
 from tidelog.node.log.index import OffsetIndex
-from tidelog.node.log.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, file_name
-from tidelog.node.log.snapshots import offsets_with_suffix
 from tidelog.tools.log_files.decoders import Decoder, control_record, decoder_of
 from tidelog.tools.log_files.sheet import Column, Row, Sheet
 from tidelog.tools.log_files.walk import Seen, Walk
@@ -19,6 +17,7 @@ from tidelog.tools.output import moment
 from tidelog.tools.record_format import json_text
 from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import Rejected, WireError
+from tidelog.wire.log_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, file_name, offsets_with_suffix
 from tidelog.wire.records import HEADER_BYTES, MAGIC, BatchHeader, iterate_records, read_header
 
 FROM_START: Final = Point(Anchor.START)

@@ -8,7 +8,6 @@ from msgspec import structs
 
 from tidelog.kernel.ids import BrokerId
 from tidelog.node.ipc.layout import Role
-from tidelog.node.log.checkpoints import META_PROPERTIES
 from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.marks import MARK_NAME, decode_mark
 from tidelog.node.metadata.image import TopicView
@@ -38,6 +37,7 @@ from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
 from tidelog.tools.supervisor.folder import is_held
 from tidelog.tools.supervisor.plan import Name
 from tidelog.tools.supervisor.power import generation_of
+from tidelog.wire.checkpoints import META_PROPERTIES
 
 LOOKS_MAX = 3
 """A directory in use changes while it is read: only what is wrong each time is wrong."""

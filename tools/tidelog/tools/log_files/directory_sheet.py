@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 from tidelog.kernel.files import Directory
 from tidelog.node.log.directory_names import key_of
-from tidelog.node.log.segment import LOG_SUFFIX, file_name
-from tidelog.node.log.snapshots import offsets_with_suffix
 from tidelog.tools.log_files.findings import Report
 from tidelog.tools.log_files.sheet import Column, Sheet, plain
 from tidelog.tools.log_files.verify_directory import Checkpoints, read_checkpoints
 from tidelog.tools.output import size
+from tidelog.wire.log_files import LOG_SUFFIX, file_name, offsets_with_suffix
 
 
 def directory_sheet(directory: Directory, *, title: str = "") -> Sheet:

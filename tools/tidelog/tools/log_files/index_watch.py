@@ -4,9 +4,14 @@ from collections.abc import Callable
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
-from tidelog.node.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY, OffsetIndex, TimeIndex
-from tidelog.node.log.segment import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
+from tidelog.node.log.index import TIME_ENTRY, OffsetIndex, TimeIndex
 from tidelog.tools.log_files.findings import Report
+from tidelog.wire.log_files import (
+    OFFSET_ENTRY_BYTES,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+)
 from tidelog.wire.records import BatchHeader
 
 INTERVAL_USUAL = 4096

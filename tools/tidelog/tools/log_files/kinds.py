@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from tidelog.node.log import checkpoints
 from tidelog.node.log.directory_names import DELETED_SUFFIX, PENDING_SUFFIX, STRAY_SUFFIX, key_of
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.kept import KEPT_NAME
 from tidelog.node.log.marks import MARK_NAME
-from tidelog.node.log.segment import (
+from tidelog.node.runtime.disk import LOCK_NAME
+from tidelog.wire import checkpoints
+from tidelog.wire.log_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
-from tidelog.node.runtime.disk import LOCK_NAME
 
 CLEANER_OFFSETS: Final = checkpoints.CLEANED
 METADATA_TOPIC: Final = "__cluster_metadata"

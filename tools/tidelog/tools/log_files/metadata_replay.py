@@ -6,12 +6,11 @@ from tidelog.coordinator.runtime.snapshots import SnapshotName, decode_batch, sn
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory, File
 from tidelog.kernel.ids import Offset
-from tidelog.node.log.segment import LOG_SUFFIX, file_name
-from tidelog.node.log.snapshots import offsets_with_suffix
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.tools.log_files.findings import Report
 from tidelog.tools.log_files.kinds import METADATA_TOPIC
 from tidelog.tools.log_files.walk import Walk
+from tidelog.wire.log_files import LOG_SUFFIX, file_name, offsets_with_suffix
 from tidelog.wire.metadata_records import MetadataRecord, SnapshotEnded
 from tidelog.wire.records import BatchHeader
 

@@ -7,7 +7,6 @@ import click
 from msgspec import Struct
 
 from tidelog.kernel.ids import NO_LEADER
-from tidelog.node.log.checkpoints import META_PROPERTIES
 from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.marks import MARK_NAME
 from tidelog.tools.log_files.cluster_folder import log_directories_in
@@ -16,6 +15,7 @@ from tidelog.tools.log_files.kinds import METADATA_TOPIC, FileKind, kind_of
 from tidelog.tools.log_files.metadata_replay import NAME as METADATA_NAME
 from tidelog.tools.output import NOT_FOUND, Target, fail, nearest, not_found, note
 from tidelog.tools.supervisor.folder import find
+from tidelog.wire.checkpoints import META_PROPERTIES
 
 
 class PlaceKind(Enum):

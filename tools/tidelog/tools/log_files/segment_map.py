@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 
 from tidelog.kernel.files import Directory
-from tidelog.node.log.index import OFFSET_ENTRY_BYTES
-from tidelog.node.log.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, file_name
-from tidelog.node.log.snapshots import offsets_with_suffix
 from tidelog.tools.log_files.sheet import Column, Row, Sheet
 from tidelog.tools.log_files.walk import Walk
 from tidelog.tools.output import moment, size
+from tidelog.wire.log_files import (
+    LOG_SUFFIX,
+    OFFSET_ENTRY_BYTES,
+    OFFSET_INDEX_SUFFIX,
+    file_name,
+    offsets_with_suffix,
+)
 
 _BAR = 24
 

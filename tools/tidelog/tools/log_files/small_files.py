@@ -7,20 +7,20 @@ from typing import Final
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import uuid_text
-from tidelog.node.log.checkpoints import (
-    decode_offsets,
-    decode_partition_metadata,
-    decode_properties,
-)
 from tidelog.node.log.epochs import decode_epochs
 from tidelog.node.log.index import OffsetIndex, TimeIndex
 from tidelog.node.log.kept import decode_kept
 from tidelog.node.log.marks import decode_mark
 from tidelog.node.log.producer_snapshot import decode_snapshot
-from tidelog.node.log.txn_index import decode_aborted
 from tidelog.tools.log_files.kinds import FileKind, base_of
 from tidelog.tools.log_files.sheet import Column, Row, Sheet, plain
 from tidelog.tools.output import moment
+from tidelog.wire.checkpoints import (
+    decode_offsets,
+    decode_partition_metadata,
+    decode_properties,
+)
+from tidelog.wire.log_files import decode_aborted
 
 Reader = Callable[[Directory, str], Sheet]
 

@@ -6,10 +6,9 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.node.log.producer_snapshot import decode_snapshot
 from tidelog.node.log.producers import Producer, Producers
-from tidelog.node.log.segment import SNAPSHOT_SUFFIX, file_name
 from tidelog.node.log.snapshots import snapshot_offsets
-from tidelog.node.log.txn_index import Aborted
 from tidelog.tools.log_files.findings import Report
+from tidelog.wire.log_files import SNAPSHOT_SUFFIX, Aborted, file_name
 from tidelog.wire.records import BatchHeader
 
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
-from tidelog.node.log.segment import TXN_INDEX_SUFFIX, file_name
-from tidelog.node.log.txn_index import ENTRY, Aborted, TxnIndex
+from tidelog.node.log.txn_index import TxnIndex
 from tidelog.tools.log_files.findings import Report
+from tidelog.wire.log_files import ABORTED_ENTRY, TXN_INDEX_SUFFIX, Aborted, file_name
 from tidelog.wire.records import EndMarker
 
 
@@ -63,9 +63,11 @@ class TxnIndexCheck:
         if reason is None or self._lost:
             return
         if made_anew:
-            report.remark(place, f"{reason}: the next start makes it anew", number * ENTRY.size)
+            report.remark(
+                place, f"{reason}: the next start makes it anew", number * ABORTED_ENTRY.size
+            )
         else:
-            report.violation(place, reason, number * ENTRY.size)
+            report.violation(place, reason, number * ABORTED_ENTRY.size)
 
     def _what_is_wrong(
         self,

@@ -8,8 +8,6 @@ from msgspec import Struct
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import TopicPartition, uuid_from_text, uuid_text
-from tidelog.node.log import checkpoints
-from tidelog.node.log.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
 from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.marks import MARK_NAME, LastStop, Mark, decode_mark
 from tidelog.tools.log_files.findings import Report
@@ -22,6 +20,8 @@ from tidelog.tools.log_files.kinds import (
     kind_of,
 )
 from tidelog.tools.log_files.verify_log import Ended, Known, Life, verify_log
+from tidelog.wire import checkpoints
+from tidelog.wire.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS
 
 ALWAYS_COMPACTED: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _LIVES: Final[Mapping[LastStop, Life]] = {

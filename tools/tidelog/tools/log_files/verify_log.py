@@ -6,23 +6,9 @@ from functools import partial
 from msgspec import Struct
 
 from tidelog.kernel.files import Directory, File
-from tidelog.node.log.checkpoints import (
-    PARTITION_METADATA,
-    decode_partition_metadata,
-    encode_partition_metadata,
-)
 from tidelog.node.log.epochs import EpochCache
 from tidelog.node.log.marks import ClosedLog
 from tidelog.node.log.scan import valid_batch_follows
-from tidelog.node.log.segment import (
-    LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
-    SEGMENT_SUFFIXES,
-    TIME_INDEX_SUFFIX,
-    file_name,
-)
-from tidelog.node.log.snapshots import offsets_with_suffix
-from tidelog.node.log.swap import SWAP_SUFFIX
 from tidelog.tools.log_files.epoch_check import Span, check_epochs
 from tidelog.tools.log_files.findings import Report
 from tidelog.tools.log_files.index_watch import INTERVAL_USUAL, IndexWatch
@@ -30,6 +16,20 @@ from tidelog.tools.log_files.kinds import FileKind, base_of, belongs_in_partitio
 from tidelog.tools.log_files.snapshot_check import SnapshotCheck
 from tidelog.tools.log_files.txn_index import TxnIndexCheck
 from tidelog.tools.log_files.walk import Seen, Walk
+from tidelog.wire.checkpoints import (
+    PARTITION_METADATA,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from tidelog.wire.log_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+    offsets_with_suffix,
+)
 from tidelog.wire.records import BatchHeader, read_marker
 
 
