@@ -100,6 +100,9 @@ class Decoder:
         self.partition = partition
         self.next_offset = first
         """Where to fetch on."""
+        self._seen = first
+        self.whole_bytes = 0
+        """How much of what was fed last were whole batches: what follows must be fed again."""
         self._columns = columns
         self._end = end
         self._isolation = isolation
@@ -123,16 +126,18 @@ class Decoder:
     def decode(
         self, data: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]] = ()
     ) -> Iterator[Any]:
-        """As `feed`, not all of them at once; `next_offset` moves ahead of what was given."""
+        """As `feed`, not all of them at once: `next_offset` follows what was given."""
         group = _Group()
-        first = self.next_offset
+        first = self._seen = self.next_offset
         for header, batch in self._visible(memoryview(data), aborted):
             group.add(header, batch, self._body(header, batch))
             if group.is_full:
                 yield from self._rows(group, first)
+                self.next_offset = header.next_offset
                 group = _Group()
         if group.headers:
             yield from self._rows(group, first)
+        self.next_offset = self._seen
 
     def _visible(
         self, view: memoryview, aborted: Sequence[tuple[int, int]]
@@ -144,25 +149,26 @@ class Decoder:
             if committed
             else ()
         )
-        behind = 0
+        behind = self.whole_bytes = 0
         try:
             for header, batch in iterate_batches(view):
+                self.whole_bytes += len(batch)
                 if header.base_offset < behind or header.last_offset_delta < 0:
                     raise self._bad(header.base_offset, _OUT_OF_ORDER)
                 behind = header.next_offset
                 if header.base_offset >= self._end:
-                    self.next_offset = max(self.next_offset, self._end)
+                    self._seen = max(self._seen, self._end)
                     return
-                if behind <= self.next_offset:
+                if behind <= self._seen:
                     hidden.pass_by(header, batch)
                     continue
                 if not check_crc(batch):
                     raise self._bad(header.base_offset, "its CRC is wrong")
                 if hidden.shows(header, batch):
                     yield header, batch
-                self.next_offset = behind
+                self._seen = behind
         except (WireError, Rejected) as failure:
-            raise self._bad(self.next_offset, str(failure)) from None
+            raise self._bad(self._seen, str(failure)) from None
 
     def _body(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview:
         """A batch's records without its header, as large as they claim at least."""
