@@ -59,6 +59,23 @@ def records(draw: st.DrawFn, base: int) -> list[Record]:
 
 
 @st.composite
+def batches(draw: st.DrawFn, offset: int, producer: int) -> tuple[bytes, int]:
+    """One of a producer, in a transaction if it has an id, and the offset behind it."""
+    rows = draw(records(offset))
+    origin = Origin(producer, 0, 0, 0 if producer < 0 else TRANSACTIONAL_BIT)
+    part = build_batch(rows, codec=draw(st.sampled_from(Codec)), origin=origin)
+    if draw(st.integers(0, 4)) == 0:
+        stamp_append_time(part, NOW_MS + offset)
+    return bytes(part), rows[-1].offset + 1
+
+
+def marker(offset: int, producer: int, *, committed: bool) -> bytes:
+    part = build_marker(EndMarker(producer, 0, 0, committed), NOW_MS)
+    place_batch(part, 0, base_offset=offset, leader_epoch=0)
+    return bytes(part)
+
+
+@st.composite
 def stretches(draw: st.DrawFn) -> Drawn:
     """Batches of two producers' transactions and of others between them."""
     parts: list[bytes] = []
@@ -68,22 +85,14 @@ def stretches(draw: st.DrawFn) -> Drawn:
     for _ in range(draw(st.integers(1, 8))):
         producer = draw(st.sampled_from((-1, *PRODUCERS)))
         if producer in begun and draw(st.booleans()):
-            committed = draw(st.booleans())
-            part = build_marker(EndMarker(producer, 0, 0, committed), NOW_MS)
-            place_batch(part, 0, base_offset=offset, leader_epoch=0)
-            first = begun.pop(producer)
-            aborted += [] if committed else [(producer, first)]
-            offset += 1
+            first, committed = begun.pop(producer), draw(st.booleans())
+            if not committed:
+                aborted.append((producer, first))
+            part, behind = marker(offset, producer, committed=committed), offset + 1
         else:
-            rows = draw(records(offset))
-            flags = 0 if producer < 0 else TRANSACTIONAL_BIT
-            origin = Origin(producer, 0, 0, flags)
-            part = build_batch(rows, codec=draw(st.sampled_from(Codec)), origin=origin)
-            if draw(st.integers(0, 4)) == 0:
-                stamp_append_time(part, NOW_MS + offset)
-            if producer >= 0:
-                begun.setdefault(producer, offset)
-            offset = rows[-1].offset + 1
-        parts.append(bytes(part))
-        offset += draw(st.sampled_from((0, 0, 3)))
+            begun.setdefault(producer, offset)
+            part, behind = draw(batches(offset, producer))
+        parts.append(part)
+        offset = behind + draw(st.sampled_from((0, 0, 3)))
+        begun.pop(-1, None)
     return Drawn(tuple(parts), tuple(aborted), offset)

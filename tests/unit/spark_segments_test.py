@@ -50,9 +50,11 @@ class Stage:
         end: int | None = None,
         *,
         isolation: Isolation = COMMITTED,
-        **more: object,
+        leader: int | None = None,
+        topic_id: Uuid | None = None,
     ) -> SegmentReader:
-        wanted = Span(PARTITION, first, self.log.end if end is None else end, isolation, **more)  # type: ignore[arg-type]
+        upto = self.log.end if end is None else end
+        wanted = Span(PARTITION, first, upto, isolation, leader, topic_id)
         return SegmentReader([self.data], wanted, Columns.of(["offset"]), rows_per_batch=7)
 
     def segment_files(self, suffix: str = ".log") -> list[Path]:

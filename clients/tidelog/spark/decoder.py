@@ -143,32 +143,37 @@ class Decoder:
         self, view: memoryview, aborted: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Batches whose records a reader sees, in whole or in part."""
-        committed = self._isolation is Isolation.READ_COMMITTED
-        hidden = Hidden(
-            [AbortedTransaction(producer_id=who, first_offset=at) for who, at in aborted]
-            if committed
-            else ()
-        )
-        behind = self.whole_bytes = 0
+        hidden = self._hidden(aborted)
         try:
-            for header, batch in iterate_batches(view):
-                self.whole_bytes += len(batch)
-                if header.base_offset < behind or header.last_offset_delta < 0:
-                    raise self._bad(header.base_offset, _OUT_OF_ORDER)
-                behind = header.next_offset
-                if header.base_offset >= self._end:
-                    self._seen = max(self._seen, self._end)
-                    return
-                if behind <= self._seen:
+            for header, batch in self._in_order(view):
+                if header.next_offset <= self._seen:
                     hidden.pass_by(header, batch)
                     continue
                 if not check_crc(batch):
                     raise self._bad(header.base_offset, "its CRC is wrong")
                 if hidden.shows(header, batch):
                     yield header, batch
-                self._seen = behind
+                self._seen = header.next_offset
         except (WireError, Rejected) as failure:
             raise self._bad(self._seen, str(failure)) from None
+
+    def _hidden(self, aborted: Sequence[tuple[int, int]]) -> Hidden:
+        if self._isolation is Isolation.READ_UNCOMMITTED:
+            return Hidden(())
+        return Hidden([AbortedTransaction(producer_id=who, first_offset=at) for who, at in aborted])
+
+    def _in_order(self, view: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Whole batches up to the end that is wanted, each behind the one before."""
+        behind = self.whole_bytes = 0
+        for header, batch in iterate_batches(view):
+            self.whole_bytes += len(batch)
+            if header.base_offset < behind or header.last_offset_delta < 0:
+                raise self._bad(header.base_offset, _OUT_OF_ORDER)
+            behind = header.next_offset
+            if header.base_offset >= self._end:
+                self._seen = max(self._seen, self._end)
+                return
+            yield header, batch
 
     def _body(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview:
         """A batch's records without its header, as large as they claim at least."""
