@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tidelog.clients.consumer.reading import Hidden
 from tidelog.clients.failures import ClientError
@@ -23,18 +24,29 @@ from tidelog.spark.walk import RECORD_BYTES_MIN, Chains, walk
 from tidelog.wire.errors import Rejected, WireError
 from tidelog.wire.messages.k01_fetch import AbortedTransaction
 from tidelog.wire.records import (
+    APPEND_TIME_BIT,
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER,
     HEADER_BYTES,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     check_crc,
     iterate_batches,
     iterate_records,
+    read_header,
     records_of,
 )
 
 ROWS_PER_BATCH: Final = 10_000
+_KINDS: Final = ("i8", "i4", "i4", "i1", "u4", "i2", "i4", "i8", "i8", "i8", "i2", "i4", "i4")
+_HEADER: Final = np.dtype(list(zip(BatchHeader._fields, map(">{}".format, _KINDS), strict=True)))
+"""As `HEADER` reads it."""
+assert _HEADER.itemsize == HEADER.size
 _ROWS_AT_ONCE: Final = 1 << 16
 """Enough batches at a time that the cost of each numpy call is spread, few enough for the cache."""
 _BYTES_AT_ONCE: Final = DECOMPRESSED_BATCH_BYTES_MAX
+_OF_TRANSACTIONS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _OUT_OF_ORDER: Final = "its offsets are out of order"
 MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 """Spark counts microseconds in 64 bits; what a record can say is a thousand times more."""
@@ -57,26 +69,38 @@ class BadBatchError(ClientError):
 class _Group:
     """Whole batches that are decoded together, in order, and where their records lie."""
 
-    headers: list[BatchHeader] = field(default_factory=list)
     batches: list[memoryview] = field(default_factory=list)
     bodies: list[bytes | memoryview] = field(default_factory=list)
     rows: int = 0
     size_bytes: int = 0
 
-    def add(self, header: BatchHeader, batch: memoryview, body: bytes | memoryview) -> None:
-        self.headers.append(header)
+    def add(self, count: int, batch: memoryview, body: bytes | memoryview) -> None:
         self.batches.append(batch)
         self.bodies.append(body)
-        self.rows += header.record_count
+        self.rows += count
         self.size_bytes += len(body)
 
     @property
     def is_full(self) -> bool:
         return self.rows >= _ROWS_AT_ONCE or self.size_bytes >= _BYTES_AT_ONCE
 
+    def headers(self) -> "_Headers":
+        heads = b"".join([batch[:HEADER_BYTES] for batch in self.batches])
+        return _Headers(np.frombuffer(heads, dtype=_HEADER))
+
+
+@dataclass(frozen=True, slots=True)
+class _Headers:
+    """The headers of a group's batches, by the column."""
+
+    rows: NDArray[np.void]
+
     def column(self, name: str) -> Numbers:
-        """One number of each batch's header."""
-        return np.array([getattr(header, name) for header in self.headers], dtype=np.int64)
+        return self.rows[name].astype(np.int64)
+
+    @property
+    def is_append_time(self) -> Numbers:
+        return (self.column("attributes") & APPEND_TIME_BIT) // APPEND_TIME_BIT
 
 
 class Decoder:
@@ -130,12 +154,12 @@ class Decoder:
         group = _Group()
         first = self._seen = self.next_offset
         for header, batch in self._visible(memoryview(data), aborted):
-            group.add(header, batch, self._body(header, batch))
+            group.add(header.record_count, batch, self._body(header, batch))
             if group.is_full:
                 yield from self._rows(group, first)
                 self.next_offset = header.next_offset
                 group = _Group()
-        if group.headers:
+        if group.batches:
             yield from self._rows(group, first)
         self.next_offset = self._seen
 
@@ -146,14 +170,16 @@ class Decoder:
         hidden = self._hidden(aborted)
         try:
             for header, batch in self._in_order(view):
-                if header.next_offset <= self._seen:
+                behind = header.base_offset + header.last_offset_delta + 1
+                if behind <= self._seen:
                     hidden.pass_by(header, batch)
                     continue
                 if not check_crc(batch):
                     raise self._bad(header.base_offset, "its CRC is wrong")
-                if hidden.shows(header, batch):
+                # What was aborted hides only batches of transactions: the others need no look.
+                if not header.attributes & _OF_TRANSACTIONS or hidden.shows(header, batch):
                     yield header, batch
-                self._seen = header.next_offset
+                self._seen = behind
         except (WireError, Rejected) as failure:
             raise self._bad(self._seen, str(failure)) from None
 
@@ -169,7 +195,7 @@ class Decoder:
             self.whole_bytes += len(batch)
             if header.base_offset < behind or header.last_offset_delta < 0:
                 raise self._bad(header.base_offset, _OUT_OF_ORDER)
-            behind = header.next_offset
+            behind = header.base_offset + header.last_offset_delta + 1
             if header.base_offset >= self._end:
                 self._seen = max(self._seen, self._end)
                 return
@@ -178,7 +204,8 @@ class Decoder:
     def _body(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview:
         """A batch's records without its header, as large as they claim at least."""
         try:
-            body = records_of(header, batch) if header.codec_bits else batch[HEADER_BYTES:]
+            is_packed = header.attributes & CODEC_MASK
+            body = records_of(header, batch) if is_packed else batch[HEADER_BYTES:]
         except (WireError, Rejected) as failure:
             raise self._bad(header.base_offset, str(failure)) from None
         if not 0 <= header.record_count * RECORD_BYTES_MIN <= len(body):
@@ -191,9 +218,10 @@ class Decoder:
 
     def _rows(self, group: _Group, first: int) -> Iterator[Any]:
         """The records of a group, from the first offset that is wanted to the last."""
+        headers = group.headers()
         data = np.frombuffer(b"".join(group.bodies), dtype=np.uint8)
         stops = np.cumsum([len(body) for body in group.bodies], dtype=np.int64)
-        chains = Chains(np.append(0, stops[:-1]), stops, group.column("record_count"))
+        chains = Chains(np.append(0, stops[:-1]), stops, headers.column("record_count"))
         walked = walk(data, chains)
         if walked.broken.size:
             raise self._liar(group, int(walked.broken[0]))
@@ -201,18 +229,18 @@ class Decoder:
             return
         behind = np.append(walked.starts[1:], stops[-1])
         fields = read_fields(data, walked.starts, behind)
-        offsets = self._offsets(group, chains.counts, fields)
+        offsets = self._offsets(group, headers, fields)
         table = self._table(data, group, fields, offsets)
         low = int(np.searchsorted(offsets, first))
         high = int(np.searchsorted(offsets, self._end))
         for at in range(low, high, self._rows_per_batch):
             yield table.slice(at, min(self._rows_per_batch, high - at))
 
-    def _offsets(self, group: _Group, counts: Numbers, fields: Fields) -> Numbers:
+    def _offsets(self, group: _Group, headers: _Headers, fields: Fields) -> Numbers:
         """Each record's offset: they grow, and stay within their batch."""
-        deltas, bases = fields.offset_deltas, group.column("base_offset")
-        lasts = np.repeat(group.column("last_offset_delta"), counts)
-        offsets = np.repeat(bases, counts) + deltas
+        deltas, counts = fields.offset_deltas, headers.column("record_count")
+        lasts = np.repeat(headers.column("last_offset_delta"), counts)
+        offsets = np.repeat(headers.column("base_offset"), counts) + deltas
         broken = fields.broken | (deltas < 0) | (deltas > lasts)
         broken[1:] |= offsets[1:] <= offsets[:-1]
         if broken.any():
@@ -223,7 +251,7 @@ class Decoder:
 
     def _liar(self, group: _Group, chain: int) -> BadBatchError:
         """What is wrong with it: the plain reader knows the place."""
-        header = group.headers[chain]
+        header = read_header(group.batches[chain])
         try:
             for _ in iterate_records(group.batches[chain]):
                 pass
@@ -233,6 +261,7 @@ class Decoder:
 
     def _table(self, data: Bytes, group: _Group, fields: Fields, offsets: Numbers) -> Any:  # noqa: ANN401 -- a RecordBatch
         arrays = []
+        headers = group.headers()
         for column in self._columns.wanted:
             match column:
                 case Column.KEY:
@@ -242,38 +271,34 @@ class Decoder:
                 case Column.OFFSET:
                     arrays.append(pa.array(offsets))
                 case Column.TIMESTAMP:
-                    arrays.append(self._timestamps(group, fields))
+                    arrays.append(self._timestamps(headers, fields))
                 case Column.TIMESTAMP_TYPE:
-                    types = np.array([one.is_append_time for one in group.headers], dtype=np.int32)
-                    arrays.append(pa.array(np.repeat(types, group.column("record_count"))))
+                    types = headers.is_append_time.astype(np.int32)
+                    arrays.append(pa.array(np.repeat(types, headers.column("record_count"))))
                 case Column.HEADERS:
                     arrays.append(self._headers(data, group, fields))
                 case Column.TOPIC | Column.PARTITION:
                     arrays.append(self._constant(column, len(offsets)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _timestamps(self, group: _Group, fields: Fields) -> Array:
-        counts = group.column("record_count")
-        is_append_time = np.repeat(group.column("is_append_time").astype(np.bool_), counts)
-        deltas = np.where(is_append_time, 0, fields.timestamp_deltas)
-        bases = np.where(
-            group.column("is_append_time"),
-            group.column("max_timestamp"),
-            group.column("base_timestamp"),
-        )
+    def _timestamps(self, headers: _Headers, fields: Fields) -> Array:
+        counts = headers.column("record_count")
+        is_append_time = headers.is_append_time.astype(np.bool_)
+        latest, first = headers.column("max_timestamp"), headers.column("base_timestamp")
+        deltas = np.where(np.repeat(is_append_time, counts), 0, fields.timestamp_deltas)
+        bases = np.where(is_append_time, latest, first)
         stamps = np.repeat(bases, counts) + deltas
         # A sum of two that do not fit could come out small.
         if _exceed(stamps) or _exceed(deltas):
-            raise self._bad(
-                group.headers[0].base_offset, "a timestamp is no microsecond of Spark's"
-            )
+            first_offset = int(headers.column("base_offset")[0])
+            raise self._bad(first_offset, "a timestamp is no microsecond of Spark's")
         return timestamps(stamps)
 
     def _headers(self, data: Bytes, group: _Group, fields: Fields) -> Array:
         try:
             return gather_headers(data, fields.headers)
         except pa.ArrowInvalid:
-            for chain in range(len(group.headers)):
+            for chain in range(len(group.batches)):
                 failure = self._liar(group, chain)
                 if failure.reason != _OUT_OF_ORDER:
                     raise failure from None
