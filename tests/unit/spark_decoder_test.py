@@ -8,6 +8,7 @@ import pytest
 
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Partition
+from tidelog.spark import decoder as decoding
 from tidelog.spark.arrow import ALL, PLAIN, BadBatchError, Columns, Decoder
 from tidelog.spark.varints import read_varints
 from tidelog.spark.walk import Chains, walk
@@ -87,6 +88,11 @@ def test_many_batches_are_walked_side_by_side_and_long_ones_alone(codec: Codec) 
     table = pa.Table.from_batches(decoder(columns=PLAIN, rows=10**6).feed(data))
     assert table.column("offset").to_pylist() == list(range(sum(sizes)))
     assert table.column("value").to_pylist() == [rows[n] for size in sizes for n in range(size)]
+
+
+def test_batches_far_apart_are_brought_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "_BYTES_IN_PLACE_MAX", 10)
+    assert offsets(decoder().feed(batch(0, 3) + batch(3, 3))) == list(range(6))
 
 
 def test_rows_outlive_the_buffer_that_they_came_in() -> None:
@@ -195,6 +201,24 @@ def test_a_varint_of_more_than_64_bits_leads_out_of_the_data() -> None:
     data = np.frombuffer(b"\xff" * 9 + b"\x02" + bytes(9), dtype=np.uint8)
     _, behind = read_varints(data, np.array([0]))
     assert behind[0] > len(data)
+
+
+@pytest.mark.parametrize("alike", [0, 127, 128, 1_023, 1_024, 1_025, 5_000])
+def test_records_of_one_size_are_found_by_the_hundreds(alike: int) -> None:
+    """Whatever stands before and behind them; 164 is said in a byte that 100 begins with, too."""
+    sizes = [3, 130, 9_000, *[100] * alike, 164, *[100] * 200, 7, *[3] * 300, 9_000, 9_000]
+    rows = [Record(at, 0, None, bytes(size)) for at, size in enumerate(sizes)]
+    part = build_batch(rows)
+    table = pa.Table.from_batches(decoder(columns=PLAIN, rows=10**6).feed(part))
+    assert table.column("value").to_pylist() == [row.value for row in rows]
+
+
+def test_a_chain_of_records_of_one_size_that_claims_one_more_is_broken() -> None:
+    part = bytearray(build_batch([Record(at, 0, None, bytes(40)) for at in range(300)]))
+    count = 300
+    part[57:61] = (count + 1).to_bytes(4, "big")
+    seal(part)
+    assert refused(part).offset == 0
 
 
 def test_a_chain_that_steps_over_its_end_is_broken() -> None:

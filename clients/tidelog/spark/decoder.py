@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from tidelog.clients.consumer.reading import Hidden
@@ -48,6 +49,8 @@ _ROWS_AT_ONCE: Final = 1 << 16
 _BYTES_AT_ONCE: Final = DECOMPRESSED_BATCH_BYTES_MAX
 _OF_TRANSACTIONS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _OUT_OF_ORDER: Final = "its offsets are out of order"
+_BYTES_IN_PLACE_MAX: Final = 1 << 30
+"""Arrow's offsets have 32 bits; what lies between batches that are seen may be more than those."""
 MILLISECONDS_MAX: Final = (2**63 - 1) // 1000
 """Spark counts microseconds in 64 bits; what a record can say is a thousand times more."""
 
@@ -67,26 +70,53 @@ class BadBatchError(ClientError):
 
 @dataclass(slots=True)
 class _Group:
-    """Whole batches that are decoded together, in order, and where their records lie."""
+    """Whole batches that are decoded together, in order. Nothing is kept of one but numbers, unless
+    it was compressed: small batches are many, and each object of theirs would be counted."""
 
-    batches: list[memoryview] = field(default_factory=list)
-    bodies: list[bytes | memoryview] = field(default_factory=list)
+    view: memoryview
+    positions: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    unpacked: dict[int, bytes] = field(default_factory=dict)
+    """The records of those that were compressed, by their number in the group."""
     rows: int = 0
     size_bytes: int = 0
 
-    def add(self, count: int, batch: memoryview, body: bytes | memoryview) -> None:
-        self.batches.append(batch)
-        self.bodies.append(body)
+    def add(self, count: int, position: int, size: int, body: bytes | None) -> None:
+        if body is not None:
+            self.unpacked[len(self.positions)] = body
+            self.size_bytes += len(body)
+        self.positions.append(position)
+        self.sizes.append(size)
         self.rows += count
-        self.size_bytes += len(body)
+        self.size_bytes += size
 
     @property
     def is_full(self) -> bool:
         return self.rows >= _ROWS_AT_ONCE or self.size_bytes >= _BYTES_AT_ONCE
 
+    def batch(self, number: int) -> memoryview:
+        at = self.positions[number]
+        return self.view[at : at + self.sizes[number]]
+
     def headers(self) -> "_Headers":
-        heads = b"".join([batch[:HEADER_BYTES] for batch in self.batches])
-        return _Headers(np.frombuffer(heads, dtype=_HEADER))
+        heads = sliding_window_view(np.frombuffer(self.view, dtype=np.uint8), HEADER_BYTES)
+        return _Headers(heads[self.positions].view(_HEADER)[:, 0])
+
+    def records(self) -> tuple[Bytes, Numbers, Numbers]:
+        """The data that holds all records, and where each batch's begin and end in it."""
+        sizes = np.array(self.sizes, dtype=np.int64)
+        low, high = self.positions[0], self.positions[-1] + self.sizes[-1]
+        if not self.unpacked and high - low <= _BYTES_IN_PLACE_MAX:
+            starts = np.array(self.positions, dtype=np.int64) - low
+            data = np.frombuffer(self.view[low:high], dtype=np.uint8)
+            return data, starts + HEADER_BYTES, starts + sizes
+        bodies = [
+            self.unpacked.get(number, self.batch(number)[HEADER_BYTES:])
+            for number in range(len(sizes))
+        ]
+        stops = np.cumsum([len(body) for body in bodies], dtype=np.int64)
+        data = np.frombuffer(b"".join(bodies), dtype=np.uint8)
+        return data, np.append(0, stops[:-1]), stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +181,22 @@ class Decoder:
         self, data: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]] = ()
     ) -> Iterator[Any]:
         """As `feed`, not all of them at once: `next_offset` follows what was given."""
-        group = _Group()
+        view = memoryview(data)
+        group = _Group(view)
         first = self._seen = self.next_offset
-        for header, batch in self._visible(memoryview(data), aborted):
-            group.add(header.record_count, batch, self._body(header, batch))
+        for header, batch in self._visible(view, aborted):
+            count, size = header.record_count, len(batch)
+            body = self._unpacked(header, batch) if header.attributes & CODEC_MASK else None
+            room = size - HEADER_BYTES if body is None else len(body)
+            if not 0 <= count * RECORD_BYTES_MIN <= room:
+                reason = f"{room} bytes do not hold {count} records"
+                raise self._bad(header.base_offset, reason)
+            group.add(count, self.whole_bytes - size, size, body)
             if group.is_full:
                 yield from self._rows(group, first)
                 self.next_offset = header.next_offset
-                group = _Group()
-        if group.batches:
+                group = _Group(view)
+        if group.positions:
             yield from self._rows(group, first)
         self.next_offset = self._seen
 
@@ -201,17 +238,11 @@ class Decoder:
                 return
             yield header, batch
 
-    def _body(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview:
-        """A batch's records without its header, as large as they claim at least."""
+    def _unpacked(self, header: BatchHeader, batch: memoryview) -> bytes:
         try:
-            is_packed = header.attributes & CODEC_MASK
-            body = records_of(header, batch) if is_packed else batch[HEADER_BYTES:]
+            return records_of(header, batch)
         except (WireError, Rejected) as failure:
             raise self._bad(header.base_offset, str(failure)) from None
-        if not 0 <= header.record_count * RECORD_BYTES_MIN <= len(body):
-            reason = f"{len(body)} bytes do not hold {header.record_count} records"
-            raise self._bad(header.base_offset, reason)
-        return body
 
     def _bad(self, offset: int, reason: str) -> BadBatchError:
         return BadBatchError(self.partition, offset, reason)
@@ -219,15 +250,16 @@ class Decoder:
     def _rows(self, group: _Group, first: int) -> Iterator[Any]:
         """The records of a group, from the first offset that is wanted to the last."""
         headers = group.headers()
-        data = np.frombuffer(b"".join(group.bodies), dtype=np.uint8)
-        stops = np.cumsum([len(body) for body in group.bodies], dtype=np.int64)
-        chains = Chains(np.append(0, stops[:-1]), stops, headers.column("record_count"))
-        walked = walk(data, chains)
+        data, starts, stops = group.records()
+        counts = headers.column("record_count")
+        walked = walk(data, Chains(starts, stops, counts))
         if walked.broken.size:
             raise self._liar(group, int(walked.broken[0]))
         if not group.rows:
             return
-        behind = np.append(walked.starts[1:], stops[-1])
+        behind = np.append(walked.starts[1:], 0)
+        has_rows = counts > 0
+        behind[np.cumsum(counts)[has_rows] - 1] = stops[has_rows]
         fields = read_fields(data, walked.starts, behind)
         offsets = self._offsets(group, headers, fields)
         table = self._table(data, group, fields, offsets)
@@ -251,9 +283,9 @@ class Decoder:
 
     def _liar(self, group: _Group, chain: int) -> BadBatchError:
         """What is wrong with it: the plain reader knows the place."""
-        header = read_header(group.batches[chain])
+        header = read_header(group.batch(chain))
         try:
-            for _ in iterate_records(group.batches[chain]):
+            for _ in iterate_records(group.batch(chain)):
                 pass
         except (WireError, Rejected) as failure:
             return self._bad(header.base_offset, str(failure))
@@ -298,7 +330,7 @@ class Decoder:
         try:
             return gather_headers(data, fields.headers)
         except pa.ArrowInvalid:
-            for chain in range(len(group.batches)):
+            for chain in range(len(group.positions)):
                 failure = self._liar(group, chain)
                 if failure.reason != _OUT_OF_ORDER:
                     raise failure from None
