@@ -279,3 +279,12 @@ def test_an_undecided_transaction_ends_what_readers_of_committed_records_see(sta
     writer.end(stage.log, committed=False)
     stage.note_committed()
     assert bounds([stage.data], PARTITION, COMMITTED) == (0, stage.log.end)
+
+
+def test_a_stopped_cluster_s_file_that_holds_something_else_is_doubted(stage: Stage) -> None:
+    stage.write(2)
+    stage.note_committed()
+    (path,) = stage.segment_files()
+    path.write_bytes(bytes(100))
+    with pytest.raises(DoubtError, match="no batch at byte 0"):
+        bounds([stage.data], PARTITION, COMMITTED)

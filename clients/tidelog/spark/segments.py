@@ -34,7 +34,7 @@ from tidelog.wire.log_files import (
     offsets_with_suffix,
     read_offset_entries,
 )
-from tidelog.wire.records import HEADER_BYTES, MAGIC, iterate_batches, read_header
+from tidelog.wire.records import HEADER_BYTES, MAGIC, BatchHeader, read_header
 
 _PIECE_BYTES: Final = 8 * MIB
 _TRIES: Final = 5
@@ -283,8 +283,7 @@ def _last_stable_offset(replica: Replica) -> int:
     begun: dict[int, int] = {}
     names = [path.name for path in replica.folder.iterdir()]
     for base in sorted(offsets_with_suffix(names, LOG_SUFFIX)):
-        content = (replica.folder / file_name(base, LOG_SUFFIX)).read_bytes()
-        for header, _ in iterate_batches(memoryview(content)):
+        for header in _headers(replica.folder / file_name(base, LOG_SUFFIX)):
             if header.base_offset >= replica.committed:
                 break
             if header.is_control:
@@ -292,3 +291,15 @@ def _last_stable_offset(replica: Replica) -> int:
             elif header.is_transactional:
                 begun.setdefault(header.producer_id, header.base_offset)
     return min(begun.values(), default=replica.committed)
+
+
+def _headers(path: Path) -> Iterator[BatchHeader]:
+    """Of a segment's batches; WireError where one is none. A torn one ends it."""
+    with path.open("rb") as file:
+        position = 0
+        while len(head := os.pread(file.fileno(), HEADER_BYTES, position)) == HEADER_BYTES:
+            header = read_header(head)
+            if header.magic != MAGIC or header.size_bytes < HEADER_BYTES:
+                raise WireError(f"{path.name} has no batch at byte {position}")
+            yield header
+            position += header.size_bytes
