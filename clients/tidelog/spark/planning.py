@@ -1,0 +1,252 @@
+"""What there is to read: which partitions, and where ranges begin and end.
+
+Plans, as everything that asks a cluster: they say what to ask, and are told the answers.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from tidelog.clients.admin.offsets import END, START, list_offsets
+from tidelog.clients.asking import Pause, Plan
+from tidelog.clients.cluster_view import ClusterView, refresh
+from tidelog.clients.retry import BACKOFF
+from tidelog.clients.settings import Isolation
+from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.spark.loss import Loss, loss_of
+from tidelog.spark.offsets import OffsetRange, Positions, ranges_between, split
+from tidelog.spark.options import (
+    EARLIEST,
+    Assigned,
+    Bound,
+    Matching,
+    Offsets,
+    OptionError,
+    Sides,
+    SourceOptions,
+    Subscribed,
+    Times,
+    Wanted,
+)
+from tidelog.spark.pushdown import Pushed
+from tidelog.wire.errors import ErrorCode
+
+NOTHING_PUSHED = Pushed()
+LOOKS_FOR_A_TOPIC = 4
+"""A broker may hear of a new topic a moment late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Partitions that are there, and what was named and is not."""
+
+    partitions: tuple[TopicPartition, ...]
+    missing: tuple[str, ...]
+
+
+def find_partitions(view: ClusterView, wanted: Wanted, *, patient: bool = True) -> Plan[Found]:
+    """Those that there are now; the patient looks for a missing topic again for a while."""
+    failures = 0
+    while True:
+        yield from refresh(view, _topics(wanted))
+        found = _found(view, wanted)
+        unsettled = [one for one in found.missing if view.errors.get(one) not in _SETTLED]
+        failures += 1
+        enough = failures >= LOOKS_FOR_A_TOPIC or not patient
+        if not found.missing or (not unsettled and enough):
+            return found
+        code = view.errors.get(found.missing[0])
+        because = "is not there" if code is None else code.name
+        yield Pause(BACKOFF.wait(failures), f"{found.missing[0]}: {because}")
+
+
+_SETTLED = frozenset(
+    {None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}
+)
+"""What is said of a topic that is not there; other errors pass."""
+
+
+def resolve(
+    view: ClusterView,
+    partitions: Collection[TopicPartition],
+    bound: Bound,
+    isolation: Isolation,
+    *,
+    latest_if_too_young: bool,
+) -> Plan[Positions]:
+    """Where that is in each partition, by number; OptionError where it is nowhere."""
+    match bound:
+        case Sides():
+            return (yield from _ask(view, dict.fromkeys(partitions, bound.value), isolation))
+        case Offsets(given):
+            _check_named(partitions, given)
+            sides = {one: where for one, where in given.items() if where < 0}
+            return {**given, **(yield from _ask(view, sides, isolation))}
+        case Times():
+            found, late = yield from _at_times(view, partitions, bound, isolation)
+            if late and not latest_if_too_young:
+                raise OptionError(
+                    f"no record of {_name(late[0])} is as young as the time it should begin at; "
+                    "startingOffsetsByTimestampStrategy=latest begins at the end then"
+                )
+            return {**found, **(yield from _ask(view, dict.fromkeys(late, END), isolation))}
+
+
+def _at_times(
+    view: ClusterView, partitions: Collection[TopicPartition], times: Times, isolation: Isolation
+) -> Plan[tuple[Positions, list[TopicPartition]]]:
+    """The first records that are not older, and the partitions that have none."""
+    given = times.by_partition
+    if times.everywhere is not None:
+        given = dict.fromkeys(partitions, times.everywhere)
+    _check_named(partitions, given)
+    found = yield from _ask(view, given, isolation)
+    return found, [one for one, offset in found.items() if offset < 0]
+
+
+def ends_now(
+    view: ClusterView, partitions: Iterable[TopicPartition], isolation: Isolation
+) -> Plan[Positions]:
+    """Up to where a reader may see."""
+    return (yield from _ask(view, dict.fromkeys(partitions, END), isolation))
+
+
+def begins_now(view: ClusterView, partitions: Iterable[TopicPartition]) -> Plan[Positions]:
+    """The earliest offset that each log has."""
+    wanted = dict.fromkeys(partitions, START)
+    return (yield from _ask(view, wanted, Isolation.READ_UNCOMMITTED))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What a batch reads, and what of it is not there any more."""
+
+    ranges: tuple[OffsetRange, ...]
+    losses: tuple[Loss, ...]
+
+
+def plan_batch(
+    view: ClusterView, options: SourceOptions, pushed: Pushed = NOTHING_PUSHED
+) -> Plan[BatchPlan]:
+    """The ranges of one batch; OptionError where what is wanted is not there."""
+    found = yield from find_partitions(view, options.wanted)
+    check_all_there(found)
+    level = options.fetching.isolation
+    start = yield from resolve(
+        view,
+        found.partitions,
+        options.starting,
+        level,
+        latest_if_too_young=options.latest_if_too_young,
+    )
+    end = yield from resolve(
+        view, found.partitions, options.ending, level, latest_if_too_young=True
+    )
+    losses: list[Loss] = []
+    if isinstance(options.starting, Offsets) or isinstance(options.ending, Offsets):
+        losses = yield from _losses(view, start, end, level)
+    start, end = yield from _narrowed(view, pushed, start, end, level)
+    ranges = split(
+        ranges_between(start, end),
+        parts_min=options.partitions_min,
+        size_max=options.records_per_partition_max,
+    )
+    return BatchPlan(tuple(ranges), tuple(losses))
+
+
+def check_all_there(found: Found) -> None:
+    """Where something is read for the first time, it must be there."""
+    if found.missing:
+        raise OptionError(f"{', '.join(found.missing)}: no such topic or partition")
+
+
+def _narrowed(
+    view: ClusterView, pushed: Pushed, start: Positions, end: Positions, level: Isolation
+) -> Plan[tuple[Positions, Positions]]:
+    """What is left of the ranges under the filters of the query."""
+    kept = {one: max(where, pushed.first) for one, where in start.items() if pushed.keeps(one)}
+    ends = {one: min(end[one], pushed.end) for one in kept}
+    if pushed.not_before_ms is not None:
+        times = dict.fromkeys(kept, pushed.not_before_ms)
+        found = yield from _ask(view, times, level)
+        for one, where in found.items():
+            kept[one] = max(kept[one], where if where >= 0 else ends[one])
+    return kept, ends
+
+
+def _losses(
+    view: ClusterView, start: Positions, end: Positions, level: Isolation
+) -> Plan[list[Loss]]:
+    earliest = yield from begins_now(view, start)
+    latest = yield from ends_now(view, start, level)
+    judged = [
+        loss_of(one, where, earliest[one], latest[one])
+        for one in start
+        for where in dict.fromkeys((start[one], max(start[one], end[one])))
+    ]
+    return [one for one in judged if one is not None]
+
+
+def _topics(wanted: Wanted) -> Collection[str] | None:
+    match wanted:
+        case Assigned(partitions):
+            return {topic for topic, _ in partitions}
+        case Subscribed(topics):
+            return topics
+        case Matching():
+            return None
+
+
+def _found(view: ClusterView, wanted: Wanted) -> Found:
+    match wanted:
+        case Assigned(partitions):
+            there = [one for one in partitions if one[1] in _numbers(view, one[0])]
+            missing = {one[0] for one in partitions if one not in there}
+            return Found(tuple(there), tuple(sorted(missing)))
+        case Subscribed(topics):
+            names = {one for one in topics if one in view.topics}
+            return Found(_all_of(view, names), tuple(sorted(set(topics) - names)))
+        case Matching(pattern):
+            return Found(_all_of(view, _matching(view, pattern)), ())
+
+
+def _matching(view: ClusterView, pattern: str) -> set[str]:
+    fits = re.compile(pattern).fullmatch
+    return {name for name, one in view.topics.items() if fits(name) and not one.internal}
+
+
+def _all_of(view: ClusterView, names: Iterable[str]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted((name, number) for name in names for number in _numbers(view, name)))
+
+
+def _numbers(view: ClusterView, topic: str) -> list[Partition]:
+    known = view.topics.get(topic)
+    return [] if known is None else [Partition(number) for number in known.partitions]
+
+
+def _ask(
+    view: ClusterView, wanted: Mapping[TopicPartition, int], isolation: Isolation
+) -> Plan[Positions]:
+    if not wanted:
+        return {}
+    found = yield from list_offsets(view, wanted, isolation)
+    return {one: offset.offset for one, offset in found.items()}
+
+
+def _check_named(
+    partitions: Collection[TopicPartition], given: Mapping[TopicPartition, int]
+) -> None:
+    """As the connector: what begins or ends by partition names each of them."""
+    missing = sorted(set(partitions) - set(given))
+    if missing:
+        raise OptionError(
+            f"offsets by partition must name every partition that is read: {_name(missing[0])} is "
+            f"missing; {EARLIEST} is its earliest offset, -1 its latest"
+        )
+    odd = sorted(set(given) - set(partitions))
+    if odd:
+        raise OptionError(f"offsets are given for {_name(odd[0])}, which is not read")
+
+
+def _name(partition: TopicPartition) -> str:
+    return f"{partition[0]}-{partition[1]}"

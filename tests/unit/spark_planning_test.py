@@ -1,0 +1,116 @@
+"""What a batch reads: the partitions there are, where ranges begin and end, what filters leave."""
+
+import datetime as dt
+
+import pytest
+
+from harness.toy_topics import Log, ToyTopics, at
+from tidelog.spark.options import Mode, OptionError, source_options
+from tidelog.spark.planning import BatchPlan, plan_batch
+from tidelog.spark.pushdown import Condition, Pushed, pushed_by
+
+
+def planned(toy: ToyTopics, pushed: Pushed | None = None, /, **given: str) -> BatchPlan:
+    named = {name.replace("_", "."): value for name, value in given.items()}
+    if not {"assign", "subscribePattern"} & set(named):
+        named.setdefault("subscribe", "t")
+    options = source_options({"kafka.bootstrap.servers": "b0:9092", **named}, Mode.BATCH)
+    client = toy.client()
+    return client.run(plan_batch(client.view, options, pushed or Pushed()))
+
+
+def edges(plan: BatchPlan) -> list[tuple[str, int, int, int]]:
+    return [(one.topic, one.partition, one.start, one.end) for one in plan.ranges]
+
+
+def two() -> ToyTopics:
+    return ToyTopics({"t": [Log(10, 20), Log(0, 5)], "u": [Log(0, 3)], "__internal": [Log(0, 9)]})
+
+
+def test_a_batch_reads_all_that_there_is() -> None:
+    assert edges(planned(two())) == [("t", 0, 10, 20), ("t", 1, 0, 5)]
+
+
+def test_topics_are_found_by_name_by_pattern_or_by_partition() -> None:
+    assert edges(planned(two(), subscribe="t,u"))[2:] == [("u", 0, 0, 3)]
+    assert edges(planned(two(), subscribePattern="[u-z]|__.*")) == [("u", 0, 0, 3)]
+    assert edges(planned(two(), assign='{"t":[1]}')) == [("t", 1, 0, 5)]
+
+
+@pytest.mark.parametrize("given", [{"subscribe": "t,nix"}, {"assign": '{"nix":[0],"t":[0]}'}])
+def test_what_is_not_there_is_an_error(given: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match="nix: no such topic"):
+        planned(two(), **given)
+
+
+def test_ranges_begin_and_end_where_the_options_say() -> None:
+    given = {"startingOffsets": '{"t":{"0":12,"1":-2}}', "endingOffsets": '{"t":{"0":-1,"1":4}}'}
+    assert edges(planned(two(), **given)) == [("t", 0, 12, 20), ("t", 1, 0, 4)]
+
+
+def test_offsets_by_partition_name_each_partition_and_no_other() -> None:
+    with pytest.raises(OptionError, match="t-1 is missing"):
+        planned(two(), startingOffsets='{"t":{"0":12}}')
+    with pytest.raises(OptionError, match="u-0, which is not read"):
+        planned(two(), startingOffsets='{"t":{"0":12,"1":0},"u":{"0":1}}')
+
+
+def test_a_timestamp_is_the_first_record_that_is_not_older() -> None:
+    given = {"startingTimestamp": "1500", "endingTimestamp": "14001"}
+    assert edges(planned(two(), **given)) == [("t", 0, 10, 15), ("t", 1, 2, 5)]
+
+
+def test_a_start_for_which_no_record_is_young_enough_fails_or_is_the_end() -> None:
+    with pytest.raises(OptionError, match="no record of t-1 is as young"):
+        planned(two(), startingTimestamp="6000")
+    given = {"startingTimestamp": "6000", "startingOffsetsByTimestampStrategy": "latest"}
+    assert edges(planned(two(), **given)) == [("t", 0, 10, 20)]
+
+
+def test_offsets_that_are_gone_or_were_never_there_are_losses() -> None:
+    given = {"startingOffsets": '{"t":{"0":7,"1":0}}', "endingOffsets": '{"t":{"0":20,"1":9}}'}
+    found = planned(two(), **given).losses
+    assert [(one.partition, one.wanted, one.earliest) for one in found] == [
+        (at(0), 7, 10),
+        (at(1), 9, 0),
+    ]
+
+
+def test_ranges_are_cut_into_tasks() -> None:
+    assert len(planned(two(), minPartitions="6").ranges) == 6
+    assert max(one.size for one in planned(two(), maxRecordsPerPartition="3").ranges) == 3
+
+
+@pytest.mark.parametrize(
+    ("conditions", "left"),
+    [
+        ([Condition("partition", "=", 1)], [("t", 1, 0, 5)]),
+        ([Condition("partition", "in", (0, 7))], [("t", 0, 10, 20)]),
+        ([Condition("topic", "=", "u")], []),
+        ([Condition("offset", ">=", 12)], [("t", 0, 12, 20)]),
+        (
+            [Condition("offset", ">", 3), Condition("offset", "<", 12)],
+            [("t", 0, 10, 12), ("t", 1, 4, 5)],
+        ),
+        ([Condition("offset", "=", 2)], [("t", 1, 2, 3)]),
+        ([Condition("offset", "<=", 10)], [("t", 0, 10, 11), ("t", 1, 0, 5)]),
+        ([Condition("offset", "in", (3, 1)), Condition("partition", "=", 1)], [("t", 1, 1, 4)]),
+        ([Condition("value", "=", b"x")], [("t", 0, 10, 20), ("t", 1, 0, 5)]),
+        ([Condition("partition", ">", 0)], [("t", 0, 10, 20), ("t", 1, 0, 5)]),
+    ],
+)
+def test_filters_narrow_what_is_read(
+    conditions: list[Condition], left: list[tuple[str, int, int, int]]
+) -> None:
+    assert edges(planned(two(), pushed_by(conditions))) == left
+
+
+def test_a_filter_on_the_time_is_a_lower_bound_only() -> None:
+    then = dt.datetime.fromtimestamp(3, dt.UTC)
+    later = Condition("timestamp", ">=", then)
+    assert edges(planned(two(), pushed_by([later]))) == [("t", 0, 10, 20), ("t", 1, 3, 5)]
+    assert edges(planned(two(), pushed_by([Condition("timestamp", "<", then)]))) == edges(
+        planned(two())
+    )
+    far = Condition("timestamp", ">", dt.datetime.fromtimestamp(99, dt.UTC))
+    assert edges(planned(two(), pushed_by([far, later]))) == []
