@@ -9,6 +9,7 @@ from tidelog.clients.admin.consumer_protocol import assigned_partitions
 from tidelog.clients.admin.group_offsets import (
     commit_offsets,
     committed_offsets,
+    stable_offset,
     unstable_offsets,
 )
 from tidelog.clients.admin.groups import (
@@ -158,12 +159,14 @@ def test_deleting_tells_the_code() -> None:
         assert drive(delete_group(view_of(0), "g"), made) is code
 
 
-def fetched(code: int = 0, row_code: int = 0) -> k09.OffsetFetchResponse:
+def fetched(
+    code: int = 0, row_code: int = 0, offsets: tuple[int, ...] = (7, -1)
+) -> k09.OffsetFetchResponse:
     rows = [
         k09.OffsetFetchResponsePartitions(
             partition_index=number, committed_offset=offset, error_code=row_code
         )
-        for number, offset in enumerate([7, -1])
+        for number, offset in enumerate(offsets)
     ]
     topic = k09.OffsetFetchResponseTopics(name="t", partitions=rows)
     group = k09.OffsetFetchResponseGroup(group_id="g", topics=[topic], error_code=code)
@@ -243,6 +246,29 @@ def test_unstable_offsets_that_may_not_be_seen_are_refused() -> None:
             unstable_offsets(view_of(0), "g", [("t", Partition(0))]),
             by_api(FindCoordinator=AT_ZERO, OffsetFetch=refused),
         )
+
+
+def test_an_offset_is_stable_once_no_transaction_can_change_it() -> None:
+    unstable, gone = ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR
+    answer = by_api(
+        FindCoordinator=AT_ZERO,
+        Metadata=metadata(brokers=(0,)),
+        OffsetFetch=[
+            fetched(row_code=unstable, offsets=(-1,)),
+            fetched(code=gone),
+            fetched(offsets=(5,)),
+        ],
+    )
+    pauses: list[Pause] = []
+    found = drive(stable_offset(view_of(0), "g", ("t", Partition(0))), answer, pauses)
+    assert found is not None
+    assert found.offset == 5
+    assert [one.because.split()[-1] for one in pauses] == [unstable.name, gone.name]
+
+
+def test_of_what_was_never_committed_there_is_no_stable_offset() -> None:
+    answer = by_api(FindCoordinator=AT_ZERO, OffsetFetch=fetched(offsets=(-1,)))
+    assert drive(stable_offset(view_of(0), "g", ("t", Partition(0))), answer) is None
 
 
 def committed(*codes: int) -> k08.OffsetCommitResponse:

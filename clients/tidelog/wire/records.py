@@ -34,6 +34,8 @@ _EPOCH_AT = 12
 _CRC_AT = 17
 _CRC_FROM = 21
 _MAX_TIMESTAMP_AT = 35
+_PRODUCER_AT = 43
+_PRODUCER = Struct(">qhi")
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -190,6 +192,18 @@ def stamp_append_time(batch: bytearray | memoryview, timestamp: int) -> None:
     (attributes,) = _INT16.unpack_from(view, _CRC_FROM)
     _INT16.pack_into(view, _CRC_FROM, attributes | APPEND_TIME_BIT)
     _INT64.pack_into(view, _MAX_TIMESTAMP_AT, timestamp)
+    seal(view)
+
+
+def stamp_origin(batch: bytearray | memoryview, origin: Origin) -> None:
+    """Say who writes one whole batch, in place, with a new CRC; the leader's epoch stays."""
+    view = memoryview(batch)
+    (attributes,) = _INT16.unpack_from(view, _CRC_FROM)
+    plain = attributes & ~(TRANSACTIONAL_BIT | CONTROL_BIT)
+    _INT16.pack_into(view, _CRC_FROM, plain | origin.flags)
+    _PRODUCER.pack_into(
+        view, _PRODUCER_AT, origin.producer_id, origin.producer_epoch, origin.base_sequence
+    )
     seal(view)
 
 

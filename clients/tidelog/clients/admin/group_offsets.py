@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.clients.admin.groups import at_coordinator
-from tidelog.clients.asking import Ask, Plan
+from tidelog.clients.asking import Ask, Pause, Plan
 from tidelog.clients.cluster_view import ClusterView, known_code
+from tidelog.clients.retry import BACKOFF
 from tidelog.kernel.ids import Epoch, Offset, Partition, TopicPartition
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
 from tidelog.wire.messages.k08_offset_commit import API as OFFSET_COMMIT
@@ -24,6 +25,7 @@ from tidelog.wire.messages.k09_offset_fetch import (
     OffsetFetchResponse,
 )
 
+_FETCH_VERSION_OF_STABLE = 7
 _BY_NAME_FETCH_MAX = 9
 _BY_NAME_COMMIT_MAX = 9
 """Later versions name topics by their ids, and cannot name one that is gone."""
@@ -53,11 +55,7 @@ def committed_offsets(view: ClusterView, group: str) -> Plan[dict[TopicPartition
         if row.error_code != ErrorCode.NONE:
             raise Rejected(known_code(row.error_code), f"{topic}-{row.partition_index}")
         if row.committed_offset >= 0:
-            found[topic, Partition(row.partition_index)] = CommittedOffset(
-                Offset(row.committed_offset),
-                Epoch(row.committed_leader_epoch),
-                row.metadata or "",
-            )
+            found[topic, Partition(row.partition_index)] = _committed(row)
     return found
 
 
@@ -65,11 +63,41 @@ def unstable_offsets(
     view: ClusterView, group: str, partitions: Iterable[TopicPartition]
 ) -> Plan[set[TopicPartition]]:
     """Those for which a transaction that is still open has committed an offset."""
+    wanted = list(partitions)
+    if not wanted:
+        return set()
+    rows = yield from _stable_rows(view, group, wanted)
+    return {
+        (topic, Partition(row.partition_index))
+        for topic, row in rows
+        if row.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    }
+
+
+def stable_offset(
+    view: ClusterView, group: str, partition: TopicPartition
+) -> Plan[CommittedOffset | None]:
+    """What a group has committed, once no open transaction can change it any more; None where it
+    has committed nothing."""
+    failures = 0
+    while True:
+        ((_, row),) = yield from _stable_rows(view, group, [partition])
+        code = known_code(row.error_code)
+        if code is ErrorCode.NONE:
+            return _committed(row) if row.committed_offset >= 0 else None
+        if code not in RETRIABLE:
+            raise Rejected(code, group)
+        failures += 1
+        yield Pause(BACKOFF.wait(failures), f"group {group}: {code.name}")
+
+
+def _stable_rows(
+    view: ClusterView, group: str, partitions: Iterable[TopicPartition]
+) -> Plan[list[tuple[str, Any]]]:
+    """A row for each, with UNSTABLE_OFFSET_COMMIT where a transaction is open."""
     wanted: dict[str, list[int]] = {}
     for topic, number in partitions:
         wanted.setdefault(topic, []).append(number)
-    if not wanted:
-        return set()
     request = OffsetFetchRequest(
         group_id=group,
         topics=[
@@ -87,16 +115,23 @@ def unstable_offsets(
         ],
         require_stable=True,
     )
-    ask = Ask(OFFSET_FETCH, request, version_max=_BY_NAME_FETCH_MAX)
+    ask = Ask(
+        OFFSET_FETCH,
+        request,
+        version_max=_BY_NAME_FETCH_MAX,
+        version_min=_FETCH_VERSION_OF_STABLE,
+    )
     _, message = yield from at_coordinator(view, group, ask, _fetch_code)
     code = known_code(_fetch_code(message))
     if code is not ErrorCode.NONE:
         raise Rejected(code, group)
-    return {
-        (topic, Partition(row.partition_index))
-        for topic, row in _fetched(message)
-        if row.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
-    }
+    return list(_fetched(message))
+
+
+def _committed(row: Any) -> CommittedOffset:  # noqa: ANN401 -- a row of either form
+    return CommittedOffset(
+        Offset(row.committed_offset), Epoch(row.committed_leader_epoch), row.metadata or ""
+    )
 
 
 def _fetch_code(message: OffsetFetchResponse) -> int:
@@ -112,14 +147,14 @@ def _fetched(message: OffsetFetchResponse) -> Iterator[tuple[str, Any]]:
 
 
 def commit_offsets(
-    view: ClusterView, group: str, offsets: Mapping[TopicPartition, int]
+    view: ClusterView, group: str, offsets: Mapping[TopicPartition, int], metadata: str = ""
 ) -> Plan[dict[TopicPartition, ErrorCode]]:
     """As nobody's member: a group that has members refuses. What became of each partition."""
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, partition), offset in offsets.items():
         topics.setdefault(topic, []).append(
             OffsetCommitRequestPartition(
-                partition_index=partition, committed_offset=offset, committed_metadata=""
+                partition_index=partition, committed_offset=offset, committed_metadata=metadata
             )
         )
     request = OffsetCommitRequest(

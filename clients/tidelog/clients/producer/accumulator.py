@@ -1,11 +1,20 @@
 """Records become batches, by partition: closed when full, or when they have waited long enough."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.clients.settings import ProducerSettings
 from tidelog.kernel.ids import TopicPartition
 from tidelog.kernel.instant import Instant
-from tidelog.wire.records import HEADER_BYTES, Record
+from tidelog.wire.codecs import Codec
+from tidelog.wire.records import (
+    HEADER_BYTES,
+    Origin,
+    Record,
+    build_batch,
+    iterate_records,
+    read_header,
+    stamp_origin,
+)
 
 RECORD_OVERHEAD_BYTES = 21
 """Lengths, attributes, deltas and header count of a record: what varints of usual size take."""
@@ -32,6 +41,10 @@ class Batch:
     def count(self) -> int:
         return len(self.records)
 
+    def encoded(self, codec: Codec, origin: Origin) -> bytearray:
+        """As it is sent."""
+        return build_batch(self.records, codec=codec, origin=origin)
+
     def halves(self) -> tuple["Batch", "Batch"]:
         """Two batches in place of one that is too large; their sequences follow each other."""
         middle = self.count // 2
@@ -46,6 +59,27 @@ class Batch:
     def _part(self, records: list[Record], sequence: int, size_bytes: int) -> "Batch":
         renumbered = [one._replace(offset=number) for number, one in enumerate(records)]
         return Batch(self.partition, renumbered, size_bytes, self.give_up, self.order, sequence)
+
+
+@dataclass(slots=True)
+class EncodedBatch(Batch):
+    """One that came encoded: its records are looked at only where it is too large."""
+
+    content: bytearray = field(default_factory=bytearray)
+
+    @property
+    def count(self) -> int:
+        return read_header(self.content).record_count
+
+    def encoded(self, codec: Codec, origin: Origin) -> bytearray:  # noqa: ARG002 -- as it came
+        stamp_origin(self.content, origin)
+        return self.content
+
+    def halves(self) -> tuple[Batch, Batch]:
+        records = list(iterate_records(memoryview(self.content)))
+        whole = Batch(self.partition, records, self.size_bytes, self.give_up, self.order)
+        whole.sequence = self.sequence
+        return whole.halves()
 
 
 def sequence_after(sequence: int, count: int) -> int:
@@ -95,6 +129,17 @@ class Accumulator:
             self._close(partition)
             return True
         return closes
+
+    def add(self, now: Instant, partition: TopicPartition, content: bytearray) -> None:
+        """One whole batch, after all that was appended before it."""
+        if partition in self._open:
+            self._close(partition)
+        self._batches += 1
+        give_up = Instant(now + self._settings.delivery_timeout_ns)
+        size = len(content)
+        batch = EncodedBatch(partition, [], size, give_up, self._batches, content=content)
+        self._closed.append(batch)
+        self.buffered_bytes += size
 
     def close_due(self, now: Instant) -> None:
         """Close what has lingered long enough."""

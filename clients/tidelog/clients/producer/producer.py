@@ -65,8 +65,15 @@ class Producer:
             if partition is None and record.key is None:
                 sticky.batch_closed()
             self.work(now)
-            while not self._accumulator.has_room:
-                self.work(Instant(self._client.network.now() + LONGEST_POLL_NS))
+            self._wait_for_room()
+
+    def send_batch(self, topic: str, partition: Partition, batch: bytearray) -> None:
+        """As `send`, a whole batch that is encoded already, with offsets from 0; it is the
+        producer's from here on, and no codec is applied to it."""
+        now = self._client.network.now()
+        self._accumulator.add(now, (topic, partition), batch)
+        self.work(now)
+        self._wait_for_room()
 
     def flush(self) -> None:
         """Return once everything appended is written or given up."""
@@ -99,6 +106,10 @@ class Producer:
     def identity(self) -> Identity | None:
         """None where repeats are not recognised."""
         return self._sender.identity
+
+    def _wait_for_room(self) -> None:
+        while not self._accumulator.has_room:
+            self.work(Instant(self._client.network.now() + LONGEST_POLL_NS))
 
     def _identify(self) -> None:
         """Before anything is sent."""

@@ -31,7 +31,7 @@ from tidelog.wire.messages.k00_produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.wire.records import PLAIN, TRANSACTIONAL_BIT, Origin, build_batch
+from tidelog.wire.records import PLAIN, TRANSACTIONAL_BIT, Origin
 
 PRODUCE_VERSION_OF_NAMES = 12
 """The last version that carries topic names: all that a cluster without topic ids understands."""
@@ -342,7 +342,7 @@ class Sender:
         if self.identity is not None:
             flags = 0 if self._settings.transactional_id is None else TRANSACTIONAL_BIT
             origin = Origin(self.identity.producer_id, self.identity.epoch, batch.sequence, flags)
-        return build_batch(batch.records, codec=self._settings.codec, origin=origin)
+        return batch.encoded(self._settings.codec, origin)
 
     def _take(
         self, now: Instant, lane: _Lane, batch: Batch, answer: PartitionProduceResponse

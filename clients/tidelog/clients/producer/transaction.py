@@ -107,6 +107,8 @@ class Membership:
     generation: int = -1
     member_id: str = ""
     instance_id: str | None = None
+    metadata: str = ""
+    """What is kept beside each offset, for whoever looks at it."""
 
 
 def add_offsets(
@@ -137,7 +139,7 @@ def commit_offsets(
     for (topic, number), offset in offsets.items():
         topics.setdefault(topic, []).append(
             TxnOffsetCommitRequestPartition(
-                partition_index=number, committed_offset=offset, committed_metadata=""
+                partition_index=number, committed_offset=offset, committed_metadata=member.metadata
             )
         )
     request = TxnOffsetCommitRequest(

@@ -73,6 +73,12 @@ class TransactionalProducer(Producer):
         super().send(topic, record, partition)
         self._raise_failure()
 
+    def send_batch(self, topic: str, partition: Partition, batch: bytearray) -> None:
+        """As part of the transaction; raises what broke it since the last call."""
+        self._life.check_open()
+        super().send_batch(topic, partition, batch)
+        self._raise_failure()
+
     def flush(self) -> None:
         """Return once all of it is written."""
         self._life.check_unbroken()
