@@ -1,0 +1,149 @@
+"""One task's records: from a range of offsets to Arrow batches.
+
+The next answer is asked for before the last one is decoded, so that the broker works meanwhile.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.compute as pc
+
+from tidelog.clients.client import Client
+from tidelog.clients.consumer.consumer import Consumer, Reset
+from tidelog.clients.consumer.reading import Fetched
+from tidelog.clients.failures import TimedOutError
+from tidelog.clients.settings import ConsumerSettings
+from tidelog.kernel.ids import Offset
+from tidelog.kernel.instant import Instant, ms, s
+from tidelog.spark.arrow import Column, Decoder
+from tidelog.spark.loss import Loss, loss_of, tell
+from tidelog.spark.offsets import OffsetRange
+from tidelog.spark.options import Fetching, SourceOptions
+from tidelog.wire.errors import WireError
+from tidelog.wire.records import iterate_batches
+
+_LOOK_NS = s(1)
+"""How often a task that waits looks whether its records are gone."""
+
+
+def read_range(client: Client, wanted: OffsetRange, options: SourceOptions) -> Iterator[Any]:
+    """The rows of a range, as Arrow's RecordBatch."""
+    return RangeReader(client, wanted, options).batches()
+
+
+class RangeReader:
+    """Reads one range to its end."""
+
+    def __init__(self, client: Client, wanted: OffsetRange, options: SourceOptions) -> None:
+        fetching = options.fetching
+        self._network = client.network
+        self._wanted = wanted
+        self._options = options
+        self._patience_ns = ms(fetching.patience_ms)
+        self._consumer = Consumer(client, _settings(fetching, options))
+        self._consumer.assign({wanted.place: wanted.start})
+        self._coming: Fetched | None = None
+        self._shaped = _null_where_empty if Column.HEADERS in options.columns else _as_it_is
+        self._decoder = Decoder(
+            wanted.place,
+            options.columns,
+            first=wanted.start,
+            end=wanted.end,
+            isolation=fetching.isolation,
+            rows_per_batch=fetching.batch_rows,
+        )
+
+    def batches(self) -> Iterator[Any]:
+        """One after the other; DataLossError where records are gone and that is no option."""
+        while not self._decoder.finished:
+            fetched = self._next()
+            if fetched is None:
+                return
+            data, aborted = fetched.view, fetched.aborted
+            self._ask_on(fetched)
+            rows = self._decoder.feed(
+                data, [(one.producer_id, one.first_offset) for one in aborted]
+            )
+            yield from map(self._shaped, rows)
+
+    def _next(self) -> Fetched | None:
+        """The next answer; None where the log ends before the range does."""
+        until = Instant(self._network.now() + self._patience_ns)
+        while self._coming is None:
+            now = self._network.now()
+            if now >= until:
+                raise TimedOutError(self._patience_is_over())
+            self._coming = self._consumer.poll(min(until, Instant(now + _LOOK_NS)))
+            resets, self._consumer.resets = self._consumer.resets, []
+            if not all(self._goes_on_after(one) for one in resets):
+                return None
+        fetched, self._coming = self._coming, None
+        return fetched
+
+    def _goes_on_after(self, reset: Reset) -> bool:
+        """Whether there is anything to read after records were found missing."""
+        loss = self._loss(reset)
+        if loss is not None:
+            tell([loss], fails=self._options.fail_on_data_loss)
+        # The batch at that offset may begin before it.
+        self._decoder.next_offset = max(self._decoder.next_offset, reset.found)
+        return reset.asked <= reset.found < self._wanted.end
+
+    def _loss(self, reset: Reset) -> Loss | None:
+        if reset.found < reset.asked:
+            return loss_of(reset.partition, reset.asked, 0, reset.found)
+        if self._wanted.from_earliest and reset.asked == self._wanted.start:
+            return None
+        return loss_of(reset.partition, reset.asked, reset.found, reset.found)
+
+    def _ask_on(self, fetched: Fetched) -> None:
+        """Ask for what follows, unless it is enough; decoding comes after."""
+        stop = _end_of(fetched)
+        if stop >= self._wanted.end:
+            self._consumer.drop(fetched.partition)
+            return
+        fetched.position = stop
+        self._consumer.consumed(fetched)
+        self._coming = self._consumer.poll(self._network.now())
+
+    def _patience_is_over(self) -> str:
+        topic, number = self._wanted.place
+        patience_ms = self._options.fetching.patience_ms
+        return (
+            f"{topic}-{number}: nothing to be read from offset {self._decoder.next_offset} to "
+            f"{self._wanted.end} within kafkaConsumer.pollTimeoutMs={patience_ms}"
+        )
+
+
+def _null_where_empty(batch: Any) -> Any:  # noqa: ANN401 -- a RecordBatch
+    """A record without headers has null, as in Spark's own Kafka source."""
+    at = batch.schema.get_field_index(Column.HEADERS)
+    headers = batch.column(at)
+    some = pc.greater(pc.list_value_length(headers), 0)
+    return batch.set_column(at, batch.schema.field(at), pc.if_else(some, headers, None))
+
+
+def _as_it_is(batch: Any) -> Any:  # noqa: ANN401 -- a RecordBatch
+    return batch
+
+
+def _settings(fetching: Fetching, options: SourceOptions) -> ConsumerSettings:
+    return ConsumerSettings(
+        isolation=fetching.isolation,
+        fetch_wait_ms=fetching.wait_ms,
+        fetch_bytes_min=fetching.bytes_min,
+        fetch_bytes_max=fetching.answer_bytes_max,
+        partition_bytes_max=fetching.partition_bytes_max,
+        request_timeout_ns=ms(options.connection.request_timeout_ms),
+    )
+
+
+def _end_of(fetched: Fetched) -> Offset:
+    """Behind the last whole batch; only headers are looked at."""
+    last = None
+    for header, _ in iterate_batches(fetched.view):
+        last = header
+    if last is None:
+        topic, number = fetched.partition
+        raise WireError(f"{topic}-{number}: an answer without a whole batch at {fetched.position}")
+    return Offset(last.next_offset)

@@ -1,0 +1,195 @@
+"""The source's readers against a real broker, without a JVM: rows, ranges, transactions, losses."""
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from harness.cluster import Cluster
+from harness.spark_plain import Place
+from tidelog.clients.admin.delete_records import delete_records
+from tidelog.clients.failures import TimedOutError
+from tidelog.kernel.ids import Offset, Partition
+from tidelog.spark.loss import DataLossError
+from tidelog.spark.offsets import OffsetRange
+from tidelog.spark.options import Mode
+from tidelog.spark.pushdown import Condition, pushed_by
+from tidelog.spark.reading import read_range
+from tidelog.spark.stream import Forgetful, Stream
+
+pytestmark = pytest.mark.slow
+
+THEN_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def place(cluster: Cluster) -> Place:
+    return Place(cluster.bootstrap)
+
+
+def produce(place: Place, topic: str, count: int, *, partitions: int = 1, **settings: str) -> None:
+    """Record n has a timestamp of n seconds."""
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    producer = confluent_kafka.Producer({"bootstrap.servers": place.bootstrap, **given})
+    for n in range(count):
+        producer.produce(
+            topic,
+            b"value %d" % n,
+            b"%d" % n if n % 3 else None,
+            partition=n % partitions,
+            timestamp=THEN_MS + n * 1000,
+            headers=[("n", b"%d" % n), ("n", None)] if n % 5 == 0 else None,
+        )
+        if n % 10_000 == 0:
+            producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_rows_are_what_was_produced(place: Place, codec: str) -> None:
+    topic = place.topic(partitions=2)
+    produce(place, topic, 1_000, partitions=2, compression_type=codec)
+    rows = place.read(subscribe=topic, includeHeaders="true")
+    assert len(rows) == 1_000
+    for row in rows:
+        n = row["offset"] * 2 + row["partition"]
+        assert row["value"] == b"value %d" % n
+        assert row["key"] == (b"%d" % n if n % 3 else None)
+        assert (row["topic"], row["timestampType"]) == (topic, 0)
+        assert row["timestamp"].timestamp() * 1000 == THEN_MS + n * 1000
+        pairs = [{"key": "n", "value": b"%d" % n}, {"key": "n", "value": None}]
+        assert row["headers"] == (pairs if n % 5 == 0 else None)
+
+
+def test_large_ranges_are_read_in_many_answers_and_tasks(place: Place) -> None:
+    topic = place.topic()
+    produce(place, topic, 20_000)
+    small = {"kafka_max_partition_fetch_bytes": "20000", "tidelog_batchRows": "700"}
+    given = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 55}})}
+    assert place.values(**given, **small, minPartitions="7") == [
+        b"value %d" % n for n in range(55, 20_000)
+    ]
+
+
+def test_times_and_filters_name_ranges(place: Place) -> None:
+    topic = place.topic(partitions=2)
+    produce(place, topic, 100, partitions=2)
+    given = {"startingTimestamp": str(THEN_MS + 10_000), "endingTimestamp": str(THEN_MS + 20_000)}
+    assert sorted(place.values(subscribe=topic, **given)) == [
+        b"value %d" % n for n in range(10, 20)
+    ]
+    pushed = pushed_by([Condition("partition", "=", 1), Condition("offset", ">=", 48)])
+    rows = place.read(pushed, subscribe=topic)
+    assert [row["value"] for row in rows] == [b"value 97", b"value 99"]
+
+
+def transact(place: Place, topic: str, values: Sequence[bytes], *, commit: bool) -> None:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": place.bootstrap, "transactional.id": topic}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    producer.flush(30)
+    (producer.commit_transaction if commit else producer.abort_transaction)(30)
+
+
+def test_read_committed_leaves_out_what_was_aborted(place: Place) -> None:
+    topic = place.topic()
+    transact(place, topic, [b"a", b"b"], commit=True)
+    transact(place, topic, [b"no", b"no"], commit=False)
+    transact(place, topic, [b"c"], commit=True)
+    seen = place.values(subscribe=topic, kafka_isolation_level="read_committed")
+    assert seen == [b"a", b"b", b"c"]
+    assert len(place.values(subscribe=topic)) == 5
+
+
+def test_read_committed_ends_before_what_is_open(place: Place) -> None:
+    topic = place.topic()
+    transact(place, topic, [b"a"], commit=True)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": place.bootstrap, "transactional.id": topic}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(30)
+    assert place.values(subscribe=topic, kafka_isolation_level="read_committed") == [b"a"]
+    producer.abort_transaction(30)
+
+
+def range_of(topic: str, start: int, end: int) -> OffsetRange:
+    return OffsetRange(topic, Partition(0), Offset(start), Offset(end))
+
+
+def read(place: Place, wanted: OffsetRange, **given: str) -> list[bytes]:
+    options = place.source_options(
+        Mode.STREAM, subscribe=wanted.topic, tidelog_columns="value", **given
+    )
+    batches = read_range(place.client, wanted, options)
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def delete_before(place: Place, topic: str, offset: int) -> None:
+    client = place.client
+    done: Any = client.run(
+        delete_records(client.view, {(topic, Partition(0)): Offset(offset)}, timeout_ms=5_000)
+    )
+    assert done
+
+
+def test_records_that_were_deleted_under_a_reader_are_a_loss(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = place.topic()
+    produce(place, topic, 10)
+    delete_before(place, topic, 4)
+    with pytest.raises(DataLossError, match="wanted offset 2, earliest there is 4: retention"):
+        read(place, range_of(topic, 2, 10))
+    with caplog.at_level(logging.WARNING, "tidelog.spark"):
+        assert read(place, range_of(topic, 2, 10), failOnDataLoss="false")[0] == b"value 4"
+    assert f"{topic}-0: wanted offset 2" in caplog.text
+    assert read(place, range_of(topic, 0, 3), failOnDataLoss="false") == []
+
+
+def test_records_that_a_new_partition_never_had_are_no_loss(place: Place) -> None:
+    topic = place.topic()
+    produce(place, topic, 10)
+    delete_before(place, topic, 4)
+    fresh = OffsetRange(topic, Partition(0), Offset(0), Offset(6), from_earliest=True)
+    assert read(place, fresh) == [b"value 4", b"value 5"]
+
+
+def test_a_range_beyond_the_end_is_a_loss_at_once_and_a_hole_in_time(place: Place) -> None:
+    topic = place.topic()
+    produce(place, topic, 5)
+    with pytest.raises(DataLossError, match=r"wanted offset 7, .* the log ends at 5"):
+        read(place, range_of(topic, 7, 9))
+    with pytest.raises(TimedOutError, match=r"nothing to be read from offset 5 to 9 within"):
+        read(place, range_of(topic, 3, 9), kafkaConsumer_pollTimeoutMs="300")
+
+
+def test_a_stream_follows_a_topic_that_grows_and_tells_a_group(
+    place: Place, cluster: Cluster
+) -> None:
+    topic = place.topic()
+    produce(place, topic, 5)
+    given = {"subscribe": topic, "commitOffsetsToGroup": f"g-{topic}"}
+    options = place.source_options(Mode.STREAM, startingOffsets="earliest", **given)
+    stream = Stream(options, place.client, Forgetful())
+    start = stream.initial()
+    cluster.done("topic", "alter", topic, "--partitions", "2")
+    producer = confluent_kafka.Producer({"bootstrap.servers": place.bootstrap})
+    producer.produce(topic, b"new", partition=1)
+    assert producer.flush(30) == 0
+    end = stream.latest(start)
+    assert end == {topic: {"0": 5, "1": 1}}
+    rows = [value for one in stream.ranges(start, end) for value in read(place, one)]
+    assert rows == [*(b"value %d" % n for n in range(5)), b"new"]
+    stream.committed(end)
+    shown = cluster.done("group", "describe", f"g-{topic}", "--json").document["offsets"]
+    assert {(row["partition"], row["lag"]) for row in shown} == {(0, 0), (1, 0)}

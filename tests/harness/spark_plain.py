@@ -1,0 +1,81 @@
+"""The data source's readers and writers called as Spark would, in a process without a JVM."""
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from tidelog.clients.admin.topics import NewTopic, create_topics, wait_for_topics
+from tidelog.clients.client import Client
+from tidelog.spark.connections import client_of
+from tidelog.spark.loss import tell
+from tidelog.spark.options import (
+    Mode,
+    SinkOptions,
+    SourceOptions,
+    sink_options,
+    source_options,
+)
+from tidelog.spark.planning import plan_batch
+from tidelog.spark.pushdown import Pushed
+from tidelog.spark.reading import read_range
+from tidelog.wire.errors import ErrorCode
+
+
+class Place:
+    """A cluster that is read and written; dots in options are underscores."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    @property
+    def client(self) -> Client:
+        return client_of(self.source_options(subscribe="any").connection)
+
+    def topic(self, *, partitions: int = 1, replicas: int = 1, **configs: str) -> str:
+        """A new one, which all brokers know."""
+        name = f"t-{os.urandom(4).hex()}"
+        new = NewTopic(name, partitions, replicas, _dotted(configs))
+        (done,) = self.client.run(create_topics(self.client.view, [new]))
+        assert done.code is ErrorCode.NONE, done
+        self.client.run(wait_for_topics(self.client.view, [new.name]))
+        return name
+
+    def source_options(self, mode: Mode = Mode.BATCH, /, **given: str) -> SourceOptions:
+        return source_options({**self._bootstrap, **_dotted(given)}, mode)
+
+    def sink_options(self, mode: Mode = Mode.STREAM, /, **given: str) -> SinkOptions:
+        return sink_options({**self._bootstrap, **_dotted(given)}, mode)
+
+    def read(self, pushed: Pushed | None = None, /, **given: str) -> list[dict[str, Any]]:
+        """All rows that a batch of these options reads."""
+        options = self.source_options(**given)
+        plan = self.client.run(plan_batch(self.client.view, options, pushed or Pushed()))
+        tell(plan.losses, fails=options.fail_on_data_loss)
+        return [
+            row
+            for one in plan.ranges
+            for batch in read_range(self.client, one, options)
+            for row in batch.to_pylist()
+        ]
+
+    def values(self, **given: str) -> list[bytes]:
+        """Of the rows, in order of partition and offset."""
+        return [row["value"] for row in self.read(tidelog_columns="value", **given)]
+
+    @property
+    def _bootstrap(self) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.bootstrap}
+
+
+def batch_of(values: Iterable[bytes], **columns: Any) -> Any:
+    """Rows as Spark hands them to a writer."""
+    types = {"partition": pa.int32(), "key": pa.binary(), "topic": pa.string()}
+    arrays = {"value": pa.array(list(values), pa.binary())}
+    arrays |= {name: pa.array(column, types.get(name)) for name, column in columns.items()}
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _dotted(given: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "."): value for name, value in given.items()}
