@@ -1,0 +1,87 @@
+"""A task's rows into topics, at least once: what every way of delivery has in common."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from tidelog.clients.client import Client
+from tidelog.clients.producer.producer import Producer
+from tidelog.clients.producer.sender import Failed
+from tidelog.clients.settings import ProducerSettings
+from tidelog.kernel.ids import Partition
+from tidelog.kernel.instant import WallMs, ms
+from tidelog.spark.encoding import encode
+from tidelog.spark.options import SinkOptions
+from tidelog.spark.routing import Router
+from tidelog.spark.rows import written_columns
+from tidelog.spark.tasks import TaskInfo, Written
+
+
+class SinkError(Exception):
+    """Rows could not be written, or not in the way that was asked for."""
+
+
+def producer_settings(
+    options: SinkOptions, transactional_id: str | None = None
+) -> ProducerSettings:
+    """What the options say, as a producer is told."""
+    producing = options.producing
+    return ProducerSettings(
+        acks=producing.acks,
+        codec=producing.codec,
+        batch_bytes=producing.batch_bytes,
+        request_bytes=producing.request_bytes,
+        buffer_bytes=producing.buffer_bytes,
+        request_timeout_ns=ms(options.connection.request_timeout_ms),
+        delivery_timeout_ns=ms(producing.delivery_timeout_ms),
+        transactional_id=transactional_id,
+        transaction_timeout_ns=ms(producing.transaction_timeout_ms),
+    )
+
+
+def write_rows(
+    producer: Producer, options: SinkOptions, batches: Iterable[Any], *, first: int
+) -> int:
+    """Hand all rows to the producer, and wait until they are written; how many there were."""
+    known: dict[str, int] = {}
+
+    def partition_count(topic: str) -> int:
+        if topic not in known:
+            known[topic] = producer.open(topic)
+        return known[topic]
+
+    router = Router(options.topic, partition_count, first=first)
+    rows = 0
+    for batch in batches:
+        columns = written_columns(batch, with_headers=options.with_headers)
+        now = WallMs(time.time_ns() // 1_000_000)
+        for part in router.parts(columns):
+            for encoded in encode(
+                part.rows, options.producing.codec, options.producing.batch_bytes, now
+            ):
+                producer.send_batch(part.topic, Partition(part.partition), encoded)
+        rows += columns.num_rows
+        _check(producer)
+    producer.flush()
+    _check(producer)
+    return rows
+
+
+def write_at_least_once(
+    client: Client, options: SinkOptions, task: TaskInfo, batches: Iterable[Any]
+) -> Written:
+    """Each row once if nothing fails; whatever is tried again may be written again."""
+    producer = Producer(client, producer_settings(options))
+    rows = write_rows(producer, options, batches, first=task.partition)
+    return Written(task.partition, rows)
+
+
+def _check(producer: Producer) -> None:
+    for result in producer.take_results():
+        if isinstance(result, Failed):
+            topic, number = result.partition
+            code = result.code.name if result.code is not None else ""
+            why = ": ".join(one for one in (code, result.detail) if one)
+            raise SinkError(
+                f"{result.records} rows could not be written to {topic}-{number}: {why}"
+            )

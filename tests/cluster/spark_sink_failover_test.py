@@ -1,0 +1,115 @@
+"""The exactly-once sink while whoever it needs is killed in the middle of a micro-batch."""
+
+import os
+import signal
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import Cluster, until
+from harness.spark_plain import Place, batch_of
+from harness.spark_tasks import ROWS, values_of
+from tidelog.clients.admin.coordinators import KeyType, find_coordinator
+from tidelog.clients.failures import ClientError
+from tidelog.kernel.ids import Partition
+from tidelog.spark.exactly_once import Sink, Writer, finish
+from tidelog.spark.tasks import Point, TaskInfo, Written
+from tidelog.tools.supervisor.proc import is_gone
+from tidelog.wire.errors import Rejected
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+TRIES = 10
+
+
+def leader(place: Place, sink: Sink, cluster: Cluster) -> int:
+    """Of a partition that is written to."""
+    found = place.client.view.leader(sink.marker)
+    assert found is not None
+    return cluster.broker_pid(found)
+
+
+def group_coordinator(place: Place, sink: Sink, cluster: Cluster) -> int:
+    """Of the marker of task 1."""
+    plan = find_coordinator(place.client.view, sink.part(1), KeyType.GROUP)
+    return cluster.broker_pid(place.client.run(plan))
+
+
+def transaction_coordinator(_place: Place, _sink: Sink, cluster: Cluster) -> int:
+    """The process that decides."""
+    pid = cluster.process("transaction-coordinator")["pid"]
+    assert isinstance(pid, int)
+    return pid
+
+
+VICTIMS: list[Callable[[Place, Sink, Cluster], int]] = [
+    leader,
+    group_coordinator,
+    transaction_coordinator,
+]
+
+
+def start_all(cluster: Cluster) -> None:
+    """Those that were killed are back, and in sync."""
+    for row in cluster.status()["processes"]:
+        if row["role"] == "broker" and row["pid"] is None:
+            cluster.done("broker", "start", str(row["id"]))
+
+
+def attempt(
+    place: Place, sink: Sink, topic: str, task: TaskInfo, strike: Callable[[Point], None]
+) -> Written:
+    """Until one succeeds, as Spark has it."""
+    options = place.sink_options(
+        topic=topic,
+        tidelog_delivery="exactly-once",
+        kafka_request_timeout_ms="3000",
+        kafka_delivery_timeout_ms="6000",
+    )
+    for _ in range(TRIES):
+        writer = Writer(place.client, options, sink, reached=lambda point, *_: strike(point))
+        try:
+            rows = batch_of(
+                values_of(task.batch, task.partition), partition=[task.partition] * ROWS
+            )
+            return writer.write(task, [rows])
+        except (ClientError, Rejected):
+            continue
+    raise AssertionError(f"{task}: no attempt of {TRIES} succeeded")
+
+
+def test_each_row_is_there_once_though_brokers_and_coordinators_die_in_mid_batch(
+    tmp_path: Path,
+) -> None:
+    with Cluster(tmp_path, brokers=3, settings={"offsets.topic.num.partitions": "4"}) as cluster:
+        place = Place(cluster.bootstrap)
+        topic = place.topic(partitions=2, replicas=3, min_insync_replicas="2")
+        sink = Sink("a-sink", (topic, Partition(0)))
+        cells = list(product([Point.BEFORE, Point.MID], VICTIMS))
+        for batch, (point, victim) in enumerate(cells):
+            struck: list[int] = []
+
+            def strike(
+                here: Point,
+                point: Point = point,
+                victim: Callable[[Place, Sink, Cluster], int] = victim,
+                struck: list[int] = struck,
+            ) -> None:
+                if here is point and not struck:
+                    struck.append(victim(place, sink, cluster))
+                    os.kill(struck[0], signal.SIGKILL)
+
+            done = [
+                attempt(place, sink, topic, TaskInfo("q", batch, number), strike)
+                for number in (0, 1)
+            ]
+            assert struck, "nobody was killed"
+            finish(place.client, sink, batch, done)
+            until(partial(is_gone, struck[0]), "it is dead")
+            start_all(cluster)
+        expected = [v for b in range(len(cells)) for n in (0, 1) for v in values_of(b, n)]
+        seen = place.values(subscribe=topic, kafka_isolation_level="read_committed")
+        assert sorted(seen) == sorted(expected)
