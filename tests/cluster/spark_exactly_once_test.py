@@ -19,6 +19,7 @@ from tidelog.clients.client import Client
 from tidelog.clients.failures import FatalError
 from tidelog.clients.settings import ConnectionSettings
 from tidelog.clients.transport import Transport
+from tidelog.kernel.ids import Partition
 from tidelog.spark.exactly_once import Sink, Writer, finish, let_go
 from tidelog.spark.options import SinkOptions
 from tidelog.spark.tasks import Point, Reached, TaskInfo, Written, go_on
@@ -266,3 +267,12 @@ def test_who_does_not_read_the_marker_writes_twice_and_is_found_out(place: Place
         writer.write(TaskInfo("q", 0, 0), [batch_of(values_of(0, 0))])
     with pytest.raises(AssertionError):
         stand.holds((0, 0))
+
+
+def test_a_topic_is_created_at_its_first_use_where_the_cluster_does_so(place: Place) -> None:
+    stand = Stand(place)
+    stand.topic = f"{stand.topic}-new"
+    stand.given["topic"] = stand.topic
+    stand.sink = Sink(f"sink-{stand.topic}", (stand.topic, Partition(0)))
+    assert stand.write(0, 0).rows == ROWS
+    stand.holds((0, 0))

@@ -1,7 +1,6 @@
-"""PySpark and its Kafka connector's jars, for tests; fetched once into the tools' cache."""
+"""Programs of PySpark, and its Kafka connector's jars, fetched once into the tools' cache."""
 
 import fcntl
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from harness.kafka_jars import CACHE_VARIABLE, DEFAULT_CACHE
 from harness.need import need
+from harness.tidy_checks import PYTHON_ROOTS, ROOT
 
 SPARK_VERSION = "4.2.0"
 JARS = (
@@ -28,11 +28,15 @@ def connector_jars() -> Path:
 
 
 def environment() -> dict[str, str]:
-    """What a program needs that imports pyspark: where it is, if not among the installed."""
-    found = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    if importlib.util.find_spec("pyspark") is None:
-        found["PYTHONPATH"] = str(_made(f"pyspark-{SPARK_VERSION}", _install))
-    return found
+    """What a program needs that has a session of its own."""
+    roots = os.pathsep.join(str(ROOT / top) for top in PYTHON_ROOTS)
+    return {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": roots,
+    }
 
 
 def _made(name: str, make: Callable[[Path], None]) -> Path:
@@ -68,8 +72,3 @@ def _fetch_jars(folder: Path) -> None:
         )
         goal = ["dependency:copy", f"-DoutputDirectory={folder}"]
         subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *goal], check=True, capture_output=True)
-
-
-def _install(folder: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--target", str(folder)]
-    subprocess.run([*pip, f"pyspark=={SPARK_VERSION}"], check=True, capture_output=True)

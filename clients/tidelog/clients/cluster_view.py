@@ -189,12 +189,15 @@ METADATA_OF_NOTHING = Call(Somewhere.ANY, Ask(METADATA, MetadataRequest(topics=[
 """Brokers only."""
 
 
-def refresh(view: ClusterView, topics: Collection[str] | None) -> Plan[None]:
-    """Ask any broker about topics, None for all of them, until one answers."""
+def refresh(
+    view: ClusterView, topics: Collection[str] | None, *, creates: bool = False
+) -> Plan[None]:
+    """Ask any broker about topics, None for all of them, until one answers; a cluster that lets
+    topics be created at their first use may do so."""
     failures = 0
     while True:
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
+        request = MetadataRequest(topics=named, allow_auto_topic_creation=creates)
         (outcome,) = yield [Call(Somewhere.ANY, Ask(METADATA, request))]
         if isinstance(outcome, Answered):
             view.update(outcome.message, whole=topics is None)

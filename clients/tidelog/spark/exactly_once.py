@@ -22,7 +22,7 @@ from tidelog.clients.producer.transactional import TransactionalProducer
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.spark.options import SinkOptions
 from tidelog.spark.tasks import Point, Reached, TaskInfo, Written, go_on
-from tidelog.spark.writing import SinkError, producer_settings, write_rows
+from tidelog.spark.writing import SinkError, open_topic, producer_settings, write_rows
 from tidelog.wire.errors import ErrorCode, Rejected
 
 
@@ -67,13 +67,13 @@ class Writer:
 
     def _write(self, name: str, task: TaskInfo, batches: Iterable[Any]) -> Written:
         producer = TransactionalProducer(self._client, producer_settings(self._options, name))
-        producer.open(self._sink.marker[0])
+        open_topic(self._client, producer, self._sink.marker[0])
         if self._is_written(name, task):
             for _ in batches:
                 """Whoever gives the rows wants to be read to the end."""
             return Written(task.partition, 0, skipped=True)
         producer.begin()
-        rows = write_rows(producer, self._options, batches, first=task.partition)
+        rows = write_rows(self._client, producer, self._options, batches, first=task.partition)
         self._reached(Point.BEFORE, task.batch, task.partition)
         said = json.dumps({"query": task.query, "rows": rows})
         producer.send_offsets({self._sink.marker: task.batch + 1}, Membership(name, metadata=said))

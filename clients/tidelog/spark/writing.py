@@ -5,16 +5,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidelog.clients.client import Client
+from tidelog.clients.cluster_view import refresh
 from tidelog.clients.producer.producer import Producer
 from tidelog.clients.producer.sender import Failed
 from tidelog.clients.settings import ProducerSettings
 from tidelog.kernel.ids import Partition
 from tidelog.kernel.instant import WallMs, ms
 from tidelog.spark.encoding import encode
-from tidelog.spark.options import SinkOptions
+from tidelog.spark.options import SinkOptions, Subscribed
+from tidelog.spark.planning import find_partitions
 from tidelog.spark.routing import Router
 from tidelog.spark.rows import written_columns
 from tidelog.spark.tasks import TaskInfo, Written
+from tidelog.wire.errors import ErrorCode, Rejected
 
 
 class SinkError(Exception):
@@ -40,14 +43,14 @@ def producer_settings(
 
 
 def write_rows(
-    producer: Producer, options: SinkOptions, batches: Iterable[Any], *, first: int
+    client: Client, producer: Producer, options: SinkOptions, batches: Iterable[Any], *, first: int
 ) -> int:
     """Hand all rows to the producer, and wait until they are written; how many there were."""
     known: dict[str, int] = {}
 
     def partition_count(topic: str) -> int:
         if topic not in known:
-            known[topic] = producer.open(topic)
+            known[topic] = open_topic(client, producer, topic)
         return known[topic]
 
     router = Router(options.topic, partition_count, first=first)
@@ -72,8 +75,22 @@ def write_at_least_once(
 ) -> Written:
     """Each row once if nothing fails; whatever is tried again may be written again."""
     producer = Producer(client, producer_settings(options))
-    rows = write_rows(producer, options, batches, first=task.partition)
+    rows = write_rows(client, producer, options, batches, first=task.partition)
     return Written(task.partition, rows)
+
+
+def open_topic(client: Client, producer: Producer, topic: str) -> int:
+    """How many partitions a topic has; one that is not there may be created at its first use."""
+    try:
+        return producer.open(topic)
+    except Rejected as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+    client.run(refresh(client.view, [topic], creates=True))
+    found = client.run(find_partitions(client.view, Subscribed((topic,))))
+    if found.missing:
+        raise SinkError(f"topic {topic!r} is not there, and the cluster does not create it")
+    return producer.open(topic)
 
 
 def _check(producer: Producer) -> None:

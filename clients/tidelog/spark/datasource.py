@@ -1,0 +1,380 @@
+"""The data source as Spark sees it: thin adapters around what reads and writes without Spark.
+
+Objects of these classes are pickled and go to other processes: they hold options, never
+connections. Each process finds its own by the options.
+"""
+
+import io
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from tidelog.kernel.limits import MIB
+from tidelog.spark.columns import Column
+from tidelog.spark.connections import client_of
+from tidelog.spark.exactly_once import Sink, Writer, finish, let_go
+from tidelog.spark.initial_file import InitialFile
+from tidelog.spark.loss import tell
+from tidelog.spark.offsets import Json, OffsetRange
+from tidelog.spark.option_rows import AT_LEAST_ONCE, EXACTLY_ONCE, EXACTLY_ONCE_ATOMIC
+from tidelog.spark.options import (
+    Mode,
+    Offsets,
+    OptionError,
+    Sides,
+    SinkOptions,
+    SourceOptions,
+    columns_of,
+    sink_options,
+    source_options,
+)
+from tidelog.spark.planning import plan_batch
+from tidelog.spark.pushdown import Condition, Pushed, pushed_by
+from tidelog.spark.reading import read_range
+from tidelog.spark.rows import check_columns
+from tidelog.spark.stream import Forgetful, Stream
+from tidelog.spark.tasks import Point, Reached, TaskInfo, Written, go_on
+from tidelog.spark.writing import SinkError, write_at_least_once
+
+_LOG = logging.getLogger("tidelog.spark")
+WHOLE_BYTES_MAX = 64 * MIB
+"""Of the rows of one micro-batch that go through the driver."""
+_DDL = {
+    Column.KEY: "binary",
+    Column.VALUE: "binary",
+    Column.TOPIC: "string",
+    Column.PARTITION: "int",
+    Column.OFFSET: "bigint",
+    Column.TIMESTAMP: "timestamp",
+    Column.TIMESTAMP_TYPE: "int",
+    Column.HEADERS: "array<struct<key:string,value:binary>>",
+}
+
+
+class TidelogDataSource(DataSource):
+    """Format `tidelog`."""
+
+    reached: Reached = staticmethod(go_on)
+    """Told of the steps of an exactly-once write."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidelog"
+
+    def schema(self) -> str:
+        columns = columns_of(self.options)
+        return ", ".join(f"`{one.value}` {_DDL[one]}" for one in columns.wanted)
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 -- Spark's
+        options = source_options(self.options, Mode.BATCH)
+        return FilteredReader(options) if options.pushdown else BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 -- Spark's
+        return StreamReader(source_options(self.options, Mode.STREAM))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 -- Spark's
+        if overwrite:
+            raise OptionError('a topic is never overwritten: say mode("append")')
+        options = sink_options(self.options, Mode.BATCH)
+        check_columns(_types(schema), topic=options.topic)
+        return BatchWriter(options, type(self).reached)
+
+    def streamWriter(  # noqa: N802 -- Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002, FBT001 -- Spark's
+    ) -> DataSourceStreamArrowWriter:
+        options = sink_options(self.options, Mode.STREAM)
+        check_columns(_types(schema), topic=options.topic)
+        return StreamWriter(options, type(self).reached)
+
+
+def _types(schema: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
+
+
+class RangePartition(InputPartition):
+    """A range of offsets on its way to the task that reads it."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+def _read(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
+    """Where there is nothing to read, Spark has one task all the same."""
+    if not isinstance(partition, RangePartition):
+        return iter(())
+    return read_range(client_of(options.connection), partition.wanted, options)
+
+
+class BatchReader(DataSourceReader):
+    """Reads what there is, once."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.pushed = Pushed()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        client = client_of(self.options.connection)
+        plan = client.run(plan_batch(client.view, self.options, self.pushed))
+        tell(plan.losses, fails=self.options.fail_on_data_loss)
+        return [RangePartition(one) for one in plan.ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return _read(self.options, partition)
+
+
+_COMPARISONS: Mapping[type[Filter], str] = {
+    EqualTo: "=",
+    In: "in",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
+
+
+class FilteredReader(BatchReader):
+    """Reads what filters leave; a class of its own, for Spark refuses it where filters are off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
+        """All of them are given back: ranges may be wider than what is asked for."""
+        self.pushed = pushed_by(_conditions(filters))
+        return filters
+
+
+def _conditions(filters: list[Filter]) -> Iterator[Condition]:
+    for one in filters:
+        comparison = _COMPARISONS.get(type(one))
+        if comparison is not None:
+            column, value = vars(one)["attribute"], vars(one)["value"]
+            yield Condition(column[0] if len(column) == 1 else "", comparison, value)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads on and on; `stop` is not told reliably, so nothing waits for it."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self._stream: Stream | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_stream": None}
+
+    @property
+    def stream(self) -> Stream:
+        """Of the process that plans."""
+        if self._stream is None:
+            options = self.options
+            path = options.initial_offsets
+            if path is None and not _is_sure(options):
+                _LOG.warning(
+                    "where this stream begins is known for sure only once its first micro-batch "
+                    "is done: tidelog.initialOffsets=<file> keeps it"
+                )
+            kept = Forgetful() if path is None else InitialFile(path)
+            self._stream = Stream(options, client_of(options.connection), kept)
+        return self._stream
+
+    def initialOffset(self) -> Json:  # noqa: N802 -- Spark's name
+        return self.stream.initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name
+        limits = self.options.limits
+        if limits.offsets_max is not None:
+            return ReadMaxRows(limits.offsets_max)
+        return ReadAllAvailable() if limits.offsets_min is None else ReadMinRows(limits.offsets_min)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
+        self.stream.freeze()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802 -- Spark's name
+        return self.stream.latest(start, unlimited=isinstance(limit, ReadAllAvailable))
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802 -- Spark's name
+        return self.stream.report()
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        return [RangePartition(one) for one in self.stream.ranges(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return _read(self.options, partition)
+
+    def commit(self, end: Json) -> None:
+        self.stream.committed(end)
+
+
+def _is_sure(options: SourceOptions) -> bool:
+    """Whether it begins at the same offsets whenever it is asked."""
+    match options.starting:
+        case Offsets(by_partition):
+            return all(offset >= 0 for offset in by_partition.values())
+        case Sides.EARLIEST:
+            return True
+        case _:
+            return False
+
+
+@dataclass(frozen=True)
+class Done(WriterCommitMessage):
+    """What a task says to the driver."""
+
+    query: str
+    written: Written
+
+
+def _task(batch: int | None = None) -> TaskInfo:
+    """Of the running task; the micro-batch is told by no argument."""
+    context = TaskContext.get()
+    if context is None:
+        raise SinkError("rows are written by tasks of Spark")
+    if batch is None:
+        batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+    query = context.getLocalProperty("sql.streaming.queryId") or ""
+    return TaskInfo(query, batch, context.partitionId(), context.attemptNumber())
+
+
+def _write(
+    options: SinkOptions, reached: Reached, task: TaskInfo, batches: Iterable[Any]
+) -> Written:
+    client = client_of(options.connection)
+    match options.delivery:
+        case "exactly-once":
+            sink = Sink.of(options, task.query)
+            return Writer(client, options, sink, reached=reached).write(task, batches)
+        case "exactly-once-atomic":
+            return Written(task.partition, 0, content=_packed(batches))
+        case _:
+            return write_at_least_once(client, options, task, batches)
+
+
+def _packed(batches: Iterable[Any]) -> bytes:
+    """The rows of a task, to be written by the driver."""
+    out = io.BytesIO()
+    stream = None
+    for batch in batches:
+        stream = stream or pa.ipc.new_stream(out, batch.schema)
+        stream.write_batch(batch)
+        if out.tell() > WHOLE_BYTES_MAX:
+            raise SinkError(_too_much(out.tell()))
+    if stream is not None:
+        stream.close()
+    return out.getvalue()
+
+
+def _too_much(size: int) -> str:
+    return (
+        f"tidelog.delivery={EXACTLY_ONCE_ATOMIC} takes micro-batches of at most {WHOLE_BYTES_MAX} "
+        f"bytes, this one has {size}: bound it with maxOffsetsPerTrigger, or say {EXACTLY_ONCE}"
+    )
+
+
+def _unpacked(messages: Sequence[Written]) -> Iterator[Any]:
+    for one in sorted(messages, key=lambda one: one.partition):
+        if one.content:
+            yield from pa.ipc.open_stream(one.content)
+
+
+@dataclass(frozen=True)
+class _Driver:
+    """What the driver does once the tasks of a write are done, or have failed."""
+
+    options: SinkOptions
+    reached: Reached
+
+    def commit(self, messages: Sequence[Done | None], batch: int) -> None:
+        delivery = self.options.delivery
+        sink = self._sink(messages)
+        if delivery == AT_LEAST_ONCE or sink is None:
+            return
+        client = client_of(self.options.connection)
+        self.reached(Point.DRIVER, batch, -1)
+        written = [None if one is None else one.written for one in messages]
+        if delivery == EXACTLY_ONCE:
+            finish(client, sink, batch, written)
+            return
+        whole = [one for one in written if one is not None]
+        size = sum(len(one.content) for one in whole)
+        if size > WHOLE_BYTES_MAX:
+            raise SinkError(_too_much(size))
+        task = TaskInfo(sink.name, batch, 0)
+        writer = Writer(client, self.options, sink, reached=self.reached)
+        writer.write_whole(task, _unpacked(whole))
+
+    def abort(self, messages: Sequence[Done | None]) -> None:
+        sink = self._sink(messages)
+        if self.options.delivery == EXACTLY_ONCE and sink is not None:
+            let_go(client_of(self.options.connection), sink, len(messages))
+
+    def _sink(self, messages: Sequence[Done | None]) -> Sink | None:
+        """None where no task has said which query this is, and the options do not say it."""
+        if self.options.delivery == AT_LEAST_ONCE:
+            return None
+        query = next((one.query for one in messages if one is not None), "")
+        named = self.options.job_id or self.options.sink_id or query
+        return Sink.of(self.options, query) if named else None
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a data frame: as micro-batch 0 of a job where that has a name."""
+
+    def __init__(self, options: SinkOptions, reached: Reached) -> None:
+        self._driver = _Driver(options, reached)
+
+    def write(self, iterator: Iterator[Any]) -> Done:
+        driver, task = self._driver, _task(batch=0)
+        return Done(task.query, _write(driver.options, driver.reached, task, iterator))
+
+    def commit(self, messages: list[Any]) -> None:
+        self._driver.commit(messages, 0)
+
+    def abort(self, messages: list[Any]) -> None:
+        self._driver.abort(messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches."""
+
+    def __init__(self, options: SinkOptions, reached: Reached) -> None:
+        self._driver = _Driver(options, reached)
+
+    def write(self, iterator: Iterator[Any]) -> Done:
+        driver, task = self._driver, _task()
+        if task.batch < 0 and driver.options.delivery != AT_LEAST_ONCE:
+            raise SinkError("Spark does not say which micro-batch this is")
+        return Done(task.query, _write(driver.options, driver.reached, task, iterator))
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 -- Spark's name
+        self._driver.commit(messages, batchId)
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 -- Spark's
+        self._driver.abort(messages)

@@ -1,0 +1,134 @@
+"""What Spark calls, called as Spark does but in one process: the adapters, and their copies."""
+
+import pickle
+from typing import Any
+
+import confluent_kafka
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThan, InputPartition, IsNotNull
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import StructType
+
+from harness.cluster import Cluster
+from harness.spark_plain import Place
+from pyspark_tidelog import DefaultSource
+from tidelog.spark.datasource import BatchReader, FilteredReader, StreamReader, TidelogDataSource
+from tidelog.spark.options import OptionError
+from tidelog.spark.rows import RowError
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def topic(cluster: Cluster) -> str:
+    """Two partitions, of which each has five records."""
+    name = Place(cluster.bootstrap).topic(partitions=2)
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+    for n in range(10):
+        producer.produce(name, b"%d" % n, partition=n % 2)
+    assert producer.flush(30) == 0
+    return name
+
+
+def source_of(cluster: Cluster, topic: str = "", **given: str) -> TidelogDataSource:
+    options = {"kafka.bootstrap.servers": cluster.bootstrap}
+    options |= {name.replace("_", "."): value for name, value in given.items()}
+    return DefaultSource({**options, "subscribe": topic} if topic else options)
+
+
+def copied(one: Any) -> Any:
+    """As Spark sends it to another process."""
+    return pickle.loads(pickle.dumps(one))  # noqa: S301 -- what was made here
+
+
+def values(reader: Any) -> list[bytes]:
+    """Each process has a copy of the reader of its own."""
+    copy, partitions = copied((reader, reader.partitions()))
+    return [
+        value
+        for one in partitions
+        for batch in copy.read(one)
+        for value in batch.column("value").to_pylist()
+    ]
+
+
+def test_spark_finds_the_format_by_its_name(cluster: Cluster, topic: str) -> None:
+    assert DefaultSource.name() == "tidelog"
+    source = source_of(cluster, topic, tidelog_columns="value,headers")
+    said = source.schema()
+    assert said == "`value` binary, `headers` array<struct<key:string,value:binary>>"
+
+
+def test_a_batch_is_planned_and_read(cluster: Cluster, topic: str) -> None:
+    reader = source_of(cluster, topic).reader(StructType())
+    assert type(reader) is BatchReader
+    assert values(reader) == [b"0", b"2", b"4", b"6", b"8", b"1", b"3", b"5", b"7", b"9"]
+    assert list(reader.read(InputPartition(None))) == []
+
+
+def test_filters_are_taken_and_given_back(cluster: Cluster, topic: str) -> None:
+    reader = source_of(cluster, topic, tidelog_pushdown="true").reader(StructType())
+    assert isinstance(reader, FilteredReader)
+    filters = [EqualTo(("partition",), 1), GreaterThan(("offset",), 2), IsNotNull(("offset",))]
+    assert list(reader.pushFilters(filters)) == filters
+    assert values(reader) == [b"7", b"9"]
+
+
+def test_a_nested_column_of_the_same_name_narrows_nothing(cluster: Cluster, topic: str) -> None:
+    reader = source_of(cluster, topic, tidelog_pushdown="true").reader(StructType())
+    assert isinstance(reader, FilteredReader)
+    reader.pushFilters([EqualTo(("partition", "offset"), 1)])
+    assert len(values(reader)) == 10
+
+
+def test_a_stream_goes_from_offset_to_offset(cluster: Cluster, topic: str) -> None:
+    reader = source_of(cluster, topic, startingOffsets="earliest").streamReader(StructType())
+    assert isinstance(reader, StreamReader)
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert (start, end) == ({topic: {"0": 0, "1": 0}}, {topic: {"0": 5, "1": 5}})
+    assert reader.reportLatestOffset() == end
+    copy = copied(reader)
+    parts = reader.partitions(start, end)
+    assert [len(list(copy.read(one))) for one in parts] == [1, 1]
+    reader.commit(end)
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "2"}, ReadMaxRows(5)),
+        ({"minOffsetsPerTrigger": "2"}, ReadMinRows(2)),
+    ],
+)
+def test_the_limit_of_a_micro_batch_is_told(
+    cluster: Cluster, given: dict[str, str], limit: object
+) -> None:
+    assert (
+        source_of(cluster, "t", **given).streamReader(StructType()).getDefaultReadLimit() == limit
+    )
+
+
+@pytest.mark.parametrize(("starting", "warns"), [("latest", True), ("earliest", False)])
+def test_who_begins_where_time_decides_is_told_how_to_keep_it(
+    cluster: Cluster, topic: str, starting: str, caplog: pytest.LogCaptureFixture, *, warns: bool
+) -> None:
+    reader = source_of(cluster, topic, startingOffsets=starting).streamReader(StructType())
+    reader.initialOffset()
+    assert ("tidelog.initialOffsets=<file> keeps it" in caplog.text) is warns
+
+
+def test_a_writer_is_refused_before_it_has_rows(cluster: Cluster) -> None:
+    fitting = StructType().add("value", "string").add("key", "binary")
+    odd = StructType().add("value", "long").add("topic", "string")
+    source = source_of(cluster)
+    with pytest.raises(OptionError, match="never overwritten"):
+        source.writer(fitting, overwrite=True)
+    with pytest.raises(RowError, match="say where rows go"):
+        source.writer(fitting, overwrite=False)
+    with pytest.raises(RowError, match="the column value is bigint"):
+        source.streamWriter(odd, overwrite=False)
+    writer = source.streamWriter(fitting.add("topic", "string"), overwrite=False)
+    assert copied(writer).__class__ is writer.__class__

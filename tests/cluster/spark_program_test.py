@@ -1,0 +1,94 @@
+"""Real Spark, one session: one program, with the official connector and with our data source."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import spark
+from harness.cluster import Cluster
+from harness.spark_plain import Place
+from harness.spark_program import ROWS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def asked(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    place = Place(cluster.bootstrap)
+    names = ["kafka-in", "kafka-out", "tidelog-in", "tidelog-out", "exactly-once", "job"]
+    return {
+        "bootstrap": cluster.bootstrap,
+        "folder": str(tmp_path_factory.mktemp("spark")),
+        "jars": ",".join(map(str, sorted(spark.connector_jars().glob("*.jar")))),
+        "topics": {name: place.topic(partitions=2) for name in names},
+        "group": "a-spark-job",
+    }
+
+
+@pytest.fixture(scope="module")
+def said(asked: dict[str, Any]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "harness.spark_program", json.dumps(asked)],
+        env=spark.environment(),
+        cwd=asked["folder"],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    (Path(asked["folder"]) / "stderr").write_text(done.stderr)
+    assert done.returncode == 0, done.stderr[-6_000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def row(n: int, topic: str, offset: int) -> list[Any]:
+    key = None if n % 4 == 0 else str(n)
+    headers = [["n", str(n)]] if n % 3 == 0 else None
+    return [key, f"value {n}", topic, n % 2, offset, 0, headers]
+
+
+def test_one_program_gives_the_same_rows_with_either_format_and_reader(
+    said: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    for name in ("kafka", "tidelog"):
+        topic = asked["topics"][f"{name}-out"]
+        even = [row(n, topic, at) for at, n in enumerate(range(20, ROWS, 2))]
+        odd = [row(n, topic, at) for at, n in enumerate(range(1, ROWS, 2))]
+        assert said[name]["by kafka"] == [*even, *odd]
+        assert said[name]["by tidelog"] == [*even, *odd]
+        assert said[name]["batches"] == 2
+
+
+def test_a_stream_is_written_exactly_once_and_a_group_shows_its_lag(
+    said: dict[str, Any], asked: dict[str, Any], cluster: Cluster
+) -> None:
+    source = asked["topics"]["kafka-in"]
+    assert said["exactly once"] == {
+        "rows": ROWS,
+        "distinct": ROWS,
+        "columns": ["key", "value", "partition"],
+        "initial": {source: {"0": 0, "1": 0}},
+    }
+    shown = cluster.done("group", "describe", asked["group"], "--json").document["offsets"]
+    assert [(one["topic"], one["lag"]) for one in shown] == [(source, 0), (source, 0)]
+
+
+def test_a_batch_that_is_written_twice_under_one_name_is_there_once(said: dict[str, Any]) -> None:
+    assert said["job"] == {"rows": 50}
+
+
+def test_filters_leave_one_task_with_a_few_offsets(said: dict[str, Any]) -> None:
+    assert said["filtered"] == {"offsets": [*range(20, 25)], "tasks": 1, "all tasks": 2}
+
+
+def test_mistakes_are_told_before_anything_runs(said: dict[str, Any]) -> None:
+    told = said["mistakes"]
+    assert "unknown option 'startingoffset'; did you mean 'startingOffsets'?" in told["option"]
+    assert "the column value is bigint: it must be string or binary" in told["type"]
+    assert 'a topic is never overwritten: say mode("append")' in told["overwrite"]
+    assert "no such topic or partition" in told["topic"]
