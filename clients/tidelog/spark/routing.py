@@ -5,14 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.clients.producer.partitioner import partition_of_key
 from tidelog.kernel.ids import Partition
+from tidelog.spark.arrow import NO_KEY, partitions_of, split_by_partition
 from tidelog.spark.rows import RowError
 
-Numbers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int32]
 
 
 class Part(NamedTuple):
@@ -42,16 +41,8 @@ class Router:
         for topic, rows in self._by_topic(batch):
             partitions = self._partitions(topic, rows)
             self._next += 1
-            if partitions[0] == partitions[-1] and (partitions == partitions[0]).all():
-                yield Part(topic, Partition(int(partitions[0])), rows)
-                continue
-            order = np.argsort(partitions, kind="stable")
-            sorted_rows = rows.take(pa.array(order))
-            numbers, starts = np.unique(partitions[order], return_index=True)
-            ends = [*starts[1:], len(partitions)]
-            for number, start, end in zip(numbers, starts, ends, strict=True):
-                part = sorted_rows.slice(int(start), int(end - start))
-                yield Part(topic, Partition(int(number)), part)
+            for number, part in split_by_partition(rows, partitions).items():
+                yield Part(topic, Partition(number), part)
 
     def _by_topic(self, batch: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 -- as above
         if not batch.num_rows:
@@ -67,22 +58,15 @@ class Router:
 
     def _partitions(self, topic: str, rows: Any) -> Numbers:  # noqa: ANN401 -- as above
         count = self._partition_count(topic)
-        chosen: Numbers = np.full(rows.num_rows, -1, np.int64)
+        chosen: Numbers = np.full(rows.num_rows, NO_KEY, np.int32)
         if "partition" in rows.schema.names:
-            chosen = rows.column("partition").fill_null(-1).to_numpy(zero_copy_only=False)
-            chosen = chosen.astype(np.int64)
-            odd = chosen[(chosen >= count) | (chosen < -1)]
+            chosen = np.array(rows.column("partition").fill_null(NO_KEY))
+            odd = chosen[(chosen >= count) | (chosen < NO_KEY)]
             if odd.size:
                 raise RowError(f"a row is for {topic}-{odd[0]}, but there are {count} partitions")
-        open_ = chosen < 0
-        if open_.any() and "key" in rows.schema.names:
-            keys = rows.column("key").filter(pa.array(open_))
-            chosen[open_] = _by_key(keys, count)
-        chosen[chosen < 0] = self._next % count
-        return chosen
-
-
-def _by_key(keys: Any, count: int) -> Numbers:  # noqa: ANN401 -- an Arrow array
-    """-1 where there is none."""
-    found = [-1 if key is None else partition_of_key(key, count) for key in keys.to_pylist()]
-    return np.array(found, np.int64)
+        if "key" in rows.schema.names:
+            undecided = chosen == NO_KEY
+            if undecided.any():
+                by_key = partitions_of(rows.column("key"), count)
+                chosen = np.where(undecided, by_key, chosen)
+        return np.where(chosen == NO_KEY, np.int32(self._next % count), chosen)

@@ -9,9 +9,8 @@ from tidelog.clients.cluster_view import refresh
 from tidelog.clients.producer.producer import Producer
 from tidelog.clients.producer.sender import Failed
 from tidelog.clients.settings import ProducerSettings
-from tidelog.kernel.ids import Partition
-from tidelog.kernel.instant import WallMs, ms
-from tidelog.spark.encoding import encode
+from tidelog.kernel.instant import ms
+from tidelog.spark.arrow import Encoder
 from tidelog.spark.options import SinkOptions, Subscribed
 from tidelog.spark.planning import find_partitions
 from tidelog.spark.routing import Router
@@ -53,16 +52,16 @@ def write_rows(
             known[topic] = open_topic(client, producer, topic)
         return known[topic]
 
+    producing = options.producing
+    encoder = Encoder(producing.codec, batch_bytes=producing.batch_bytes)
     router = Router(options.topic, partition_count, first=first)
     rows = 0
     for batch in batches:
         columns = written_columns(batch, with_headers=options.with_headers)
-        now = WallMs(time.time_ns() // 1_000_000)
+        now = time.time_ns() // 1_000_000
         for part in router.parts(columns):
-            for encoded in encode(
-                part.rows, options.producing.codec, options.producing.batch_bytes, now
-            ):
-                producer.send_batch(part.topic, Partition(part.partition), encoded)
+            for one in encoder.encode(part.rows, now_ms=now):
+                producer.send_batch(part.topic, part.partition, one.batch)
         rows += columns.num_rows
         _check(producer)
     producer.flush()
