@@ -64,6 +64,10 @@ def test_one_program_gives_the_same_rows_with_either_format_and_reader(
         assert said[name]["batches"] == 2
 
 
+def test_a_checkpoint_of_the_connector_goes_on_with_ours(said: dict[str, Any]) -> None:
+    assert said["carried on"] == {"batches": 2, "rows": ROWS}
+
+
 def test_a_stream_is_written_exactly_once_and_a_group_shows_its_lag(
     said: dict[str, Any], asked: dict[str, Any], cluster: Cluster
 ) -> None:
@@ -75,11 +79,18 @@ def test_a_stream_is_written_exactly_once_and_a_group_shows_its_lag(
         "initial": {source: {"0": 0, "1": 0}},
     }
     shown = cluster.done("group", "describe", asked["group"], "--json").document["offsets"]
-    assert [(one["topic"], one["lag"]) for one in shown] == [(source, 0), (source, 0)]
+    since = ROWS // 2  # the rows that the next test is about, in each partition
+    assert [(one["topic"], one["lag"]) for one in shown] == [(source, since), (source, since)]
 
 
 def test_a_batch_that_is_written_twice_under_one_name_is_there_once(said: dict[str, Any]) -> None:
     assert said["job"] == {"rows": 50}
+
+
+def test_the_first_pipeline_copies_each_row_once(said: dict[str, Any]) -> None:
+    assert "1000 rows to tides-" in said["first"]["says"]
+    assert ", 1000 of them in tides-" in said["first"]["says"]
+    assert said["first"]["says"].endswith("-copies, 1000 different")
 
 
 def test_filters_leave_one_task_with_a_few_offsets(said: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tidelog.spark.__main__ import first_pipeline
 from tidelog.spark.sessions import read_stream, session
 
 ROWS = 300
@@ -36,7 +37,23 @@ class Program:
         """A batch into a topic, a stream from there to another, and a batch that reads that."""
         source, sink = topics[f"{name}-in"], topics[f"{name}-out"]
         self._write(name, source)
-        checkpoint = self.folder / f"checkpoint-{name}"
+        batches = self._copy(name, source, sink, self.folder / f"checkpoint-{name}")
+        return {
+            "batches": batches,
+            "by kafka": self._read("kafka", sink),
+            "by tidelog": self._read("tidelog", sink),
+        }
+
+    def carry_on(self, topics: dict[str, str]) -> dict[str, int]:
+        """The stream of the connector, started again with ours on the checkpoint that it left."""
+        source, sink = topics["kafka-in"], topics["kafka-out"]
+        before = len(self._read("tidelog", sink))
+        self._write("tidelog", source)
+        batches = self._copy("tidelog", source, sink, self.folder / "checkpoint-kafka")
+        return {"batches": batches, "rows": len(self._read("tidelog", sink)) - before}
+
+    def _copy(self, name: str, source: str, sink: str, checkpoint: Path) -> int:
+        """In how many micro-batches."""
         stream = (
             self.spark.readStream.format(name)
             .option("kafka.bootstrap.servers", self.bootstrap)
@@ -57,11 +74,7 @@ class Program:
             .start()
         )
         query.awaitTermination()
-        return {
-            "batches": len([one for one in query.recentProgress if one["numInputRows"]]),
-            "by kafka": self._read("kafka", sink),
-            "by tidelog": self._read("tidelog", sink),
-        }
+        return len([one for one in query.recentProgress if one["numInputRows"]])
 
     def _write(self, name: str, topic: str) -> None:
         pair = "array(named_struct('key', 'n', 'value', cast(cast(id as string) as binary)))"
@@ -175,6 +188,10 @@ def main(asked: dict[str, Any]) -> None:
     )
     found["job"] = {"rows": program.job(topics["job"])}
     found["filtered"] = program.filtered(topics["kafka-in"])
+    found["first"] = {
+        "says": first_pipeline(spark, asked["bootstrap"], Path(asked["folder"]) / "first")
+    }
+    found["carried on"] = program.carry_on(topics)
     found["mistakes"] = program.mistakes(topics["job"])
     sys.stdout.write(json.dumps(found) + "\n")
     spark.stop()

@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-_NEEDED = ("numpy", "pyarrow")
+_NEEDED = ("numpy", "pyarrow", "pyspark")
 
 _missing = [name for name in _NEEDED if find_spec(name) is None]
 if _missing:

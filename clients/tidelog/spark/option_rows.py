@@ -58,13 +58,10 @@ def _inert(name: str, doc: str) -> Setting:
 _NO_EFFECT = "taken, so that programs need not change; without effect here"
 
 _CONNECTION: Final = (
-    Setting(
+    _own(
         "kafka.bootstrap.servers",
-        some_text,
-        "127.0.0.1:9092",
         "must be host:port, or several of them with commas between",
-        "brokers to begin with; a live one is enough. It must be given",
-        "list",
+        "brokers to begin with, of which a live one is enough; it must be given",
     ),
     Setting("kafka.client.id", some_text, "tidelog-spark", "must not be empty", "what brokers see"),
     Setting(
@@ -177,7 +174,7 @@ _SOURCE: Final = (
     Setting(
         "kafka.fetch.max.wait.ms", integer(0, 60_000), "500", "must be 0 to 60000", "at most", "int"
     ),
-    _own("kafka.group.id", "must not be empty", _NO_EFFECT),
+    _inert("kafka.group.id", _NO_EFFECT),
     _inert("groupIdPrefix", _NO_EFFECT),
     _inert("fetchOffset.numRetries", _NO_EFFECT),
     _inert("fetchOffset.retryIntervalMs", _NO_EFFECT),
@@ -294,9 +291,10 @@ _SINK: Final = (
     Setting(
         "kafka.transaction.timeout.ms",
         _MS,
-        "60000",
+        "300000",
         _MS_RULE,
-        "then the cluster aborts what a dead task has left open",
+        "within it a task must have written its rows; then the cluster aborts what is open. More "
+        "than the brokers' transaction.max.timeout.ms (15 minutes) they refuse",
         "int",
     ),
     _inert("checkpointLocation", "Spark's own"),

@@ -13,6 +13,7 @@ from tidelog.node import settings
 from tidelog.node.api import dispatch
 from tidelog.node.api.registry import Route
 from tidelog.node.resource_settings import CLIENT_METRICS, GROUP, GROUP_BOUNDS
+from tidelog.spark import option_rows
 from tidelog.tools.doc_commands import commands_page
 from tidelog.tools.metrics_rows import all_metrics
 
@@ -52,6 +53,38 @@ broker setting named beside it says for all groups.
 {group}
 
 {metrics}
+"""
+
+SPARK_PAGE = """{made}
+# Options of Spark's format `tidelog`
+
+Names count in any case. Those without `tidelog.` in front are the Kafka connector's and Kafka's
+own, and mean what they mean there; [spark.md](spark.md) shows their use. An option that is not
+known is an error that names the nearest one.
+
+## Reading
+
+{source}
+
+## Writing
+
+{sink}
+
+## Taken without effect
+
+So that a program of the connector need not change. When reading: {inert_source}.
+
+When writing: {inert_sink}.
+
+## Refused
+
+When reading:
+
+{refused_source}
+
+When writing:
+
+{refused_sink}
 """
 
 PROTOCOL_PAGE = """{made}
@@ -119,6 +152,28 @@ def settings_page() -> str:
     )
 
 
+def spark_page() -> str:
+    """docs/spark-options.md: every option of the data source."""
+    head = ("name", "default", "rule", "what it does")
+    tables = {"source": option_rows.SOURCE, "sink": option_rows.SINK}
+    acting = {side: _table(head, _option_rows(table)) for side, table in tables.items()}
+    inert = {f"inert_{side}": ", ".join(_inert(table)) for side, table in tables.items()}
+    refused = {
+        "refused_source": _table(("name", "instead"), option_rows.REFUSED_OF_SOURCES.items()),
+        "refused_sink": _table(("name", "instead"), option_rows.REFUSED_OF_SINKS.items()),
+    }
+    return SPARK_PAGE.format(made=MADE, **acting, **inert, **refused)
+
+
+def _option_rows(table: Table) -> list[tuple[str, ...]]:
+    rows = (row for row in table.rows.values() if row.effect)
+    return [(f"`{row.name}`", _default(row), row.rule, row.doc) for row in rows]
+
+
+def _inert(table: Table) -> list[str]:
+    return [f"`{name}`" for name, row in table.all_rows().items() if not row.effect]
+
+
 def protocol_page() -> str:
     """docs/protocol.md: every request that is answered, with its versions."""
     head = ("key", "request", "served", "advertised", "flexible", "notes")
@@ -135,6 +190,7 @@ def pages() -> dict[str, str]:
         "protocol.md": protocol_page(),
         "metrics.md": metrics_page(),
         "commands.md": commands_page(MADE),
+        "spark-options.md": spark_page(),
     }
 
 
@@ -160,9 +216,15 @@ def _setting_row(
 ) -> tuple[str, ...]:
     names = ", ".join(f"`{one.name}`" for one in synonyms.get(row.name, ()))
     broker_name = (names,) if synonyms else ()
-    default = "(none)" if row.unset else f"`{row.default}`" if row.default else "(empty)"
+    default = _default(row)
     acts = "yes" if row.effect else "no"
     return (f"`{row.name}`", *broker_name, row.kind, default, row.rule, acts, row.doc)
+
+
+def _default(row: Setting) -> str:
+    if row.unset:
+        return "(none)"
+    return f"`{row.default}`" if row.default else "(empty)"
 
 
 def _route_row(route: Route, advertised: str) -> tuple[str, ...]:

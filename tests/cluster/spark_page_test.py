@@ -1,7 +1,5 @@
-"""The programs of the page about Spark run as they stand, through the death of a broker."""
+"""The programs of the page about Spark run as they stand, one after the other in one session."""
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,12 +10,14 @@ import pytest
 from harness import spark
 from harness.cluster import Cluster
 from harness.documents import blocks
+from harness.need import need
 from harness.tidy_checks import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ADDRESS = "127.0.0.1:9092"
 PAGE = (ROOT / "docs/spark.md").read_text(encoding="utf-8")
+MIGRATION = (ROOT / "docs/spark-migration.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -26,8 +26,10 @@ def trio(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-def run(program: str, trio: Cluster) -> str:
-    assert ADDRESS in program
+def test_the_page_s_programs_do_what_it_says(trio: Cluster) -> None:
+    need("java")
+    program = "\n".join(block.body for block in blocks(PAGE, "python"))
+    assert program.count(ADDRESS) == 1
     (trio.folder / "program.py").write_text(program.replace(ADDRESS, trio.bootstrap))
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "program.py"],
@@ -35,23 +37,18 @@ def run(program: str, trio: Cluster) -> str:
         env=spark.environment(),
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4_000:]
-    return done.stdout
-
-
-def test_a_spark_job_produces_and_another_consumes(trio: Cluster) -> None:
-    (trio.folder / "jars").symlink_to(spark.connector_jars())
-    words = ("--partitions", "3", "--replication-factor", "3")
-    trio.done("topic", "create", "tides", *words, "-c", "min.insync.replicas=2")
-    produce, consume = (block.body for block in blocks(PAGE, "python"))
-    run(produce, trio)
-    os.kill(trio.broker_pid(0), signal.SIGKILL)
-    assert run(consume, trio) == "1000 records, 1000 numbers\n"
+    assert done.stdout.splitlines() == [
+        "1000 rows, 1 partition",
+        "1000 copies, 1000 different",
+    ]
+    shown = trio.done("group", "describe", "tide-copies", "--json").document["offsets"]
+    assert [(row["topic"], row["lag"]) for row in shown] == [("tides", 0)]
 
 
 def test_the_page_names_the_jars_that_are_tested() -> None:
     for group, artifact, version in spark.JARS:
-        assert f"{group}:{artifact}:{version}" in PAGE
+        assert f"{group}:{artifact}:{version}" in MIGRATION
