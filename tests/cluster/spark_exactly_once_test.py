@@ -122,8 +122,9 @@ def test_a_driver_that_dies_before_it_noted_a_micro_batch_does_it_again_in_vain(
 
 
 def another_client(place: Place) -> Client:
-    connection = place.source_options(subscribe="any").connection
-    client = Client(Transport(ConnectionSettings()), connection.bootstrap)
+    client = Client(
+        Transport(ConnectionSettings()), place.sink_options(topic="t").connection.bootstrap
+    )
     client.connect()
     return client
 

@@ -3,21 +3,23 @@
 import json
 import logging
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 
 from harness.cluster import Cluster
-from harness.spark_plain import Place
+from harness.spark_plain import Place, rows_of
 from tidelog.clients.admin.delete_records import delete_records
 from tidelog.clients.failures import TimedOutError
 from tidelog.kernel.ids import Offset, Partition
 from tidelog.spark.loss import DataLossError
 from tidelog.spark.offsets import OffsetRange
-from tidelog.spark.options import Mode
-from tidelog.spark.pushdown import Condition, pushed_by
-from tidelog.spark.reading import read_range
+from tidelog.spark.options import Mode, OptionError, source_options
+from tidelog.spark.pushdown import Condition, Pushed, pushed_by
+from tidelog.spark.reading import RangeReader, read_range
 from tidelog.spark.stream import Forgetful, Stream
 
 pytestmark = pytest.mark.slow
@@ -86,6 +88,53 @@ def test_times_and_filters_name_ranges(place: Place) -> None:
     assert [row["value"] for row in rows] == [b"value 97", b"value 99"]
 
 
+def test_segment_files_hold_the_same_rows(
+    place: Place, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = place.topic(partitions=2)
+    produce(place, topic, 3_000, partitions=2, compression_type="lz4")
+    transact(place, topic, [b"no"] * 3, commit=False)
+    transact(place, topic, [b"yes"] * 3, commit=True)
+    common = {"subscribe": topic, "includeHeaders": "true"}
+    common |= {"kafka_isolation_level": "read_committed", "minPartitions": "5"}
+    fetched = place.read(**common)
+    assert len(fetched) == 3_003
+    nobody_asks = partial(pytest.fail, "it fetches what lies here in files")
+    with monkeypatch.context() as patched:
+        patched.setattr(RangeReader, "batches", nobody_asks)
+        files = {"tidelog_read": "segments", "tidelog_dataDirs": str(cluster.data)}
+        assert place.read(**common, **files) == fetched
+    elsewhere = {"tidelog_read": "segments", "tidelog_dataDirs": str(cluster.folder / "nix")}
+    assert place.read(**common, **elsewhere) == fetched, "what is not here is fetched"
+
+
+def test_a_cluster_that_is_stopped_is_read_from_its_files(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as cluster:
+        place = Place(cluster.bootstrap)
+        topic = place.topic(partitions=2)
+        produce(place, topic, 500, partitions=2)
+        transact(place, topic, [b"no"], commit=False)
+        fetched = place.read(subscribe=topic, kafka_isolation_level="read_committed")
+        cluster.stop()
+        given = {"tidelog.read": "segments", "tidelog.dataDirs": str(cluster.data)}
+        given["kafka.isolation.level"] = "read_committed"
+
+        def read_stopped(**more: str) -> list[dict[str, Any]]:
+            return rows_of(source_options({**given, **more}, Mode.BATCH), Pushed())
+
+        assert read_stopped(subscribePattern=".*") == fetched
+        assert len(fetched) == 500
+        ends = json.dumps({topic: {"0": 5, "1": -1}})
+        assert len(read_stopped(subscribe=topic, endingOffsets=ends)) == 5 + 250
+        far = json.dumps({topic: {"0": 5_000, "1": -1}})
+        with pytest.raises(OptionError, match="its files hold offsets 0 to"):
+            read_stopped(subscribe=topic, endingOffsets=far)
+        with pytest.raises(OptionError, match="not looked up by time in files"):
+            read_stopped(subscribe=topic, startingTimestamp="5")
+        with pytest.raises(OptionError, match="nix: no such topic"):
+            read_stopped(subscribe="nix")
+
+
 def transact(place: Place, topic: str, values: Sequence[bytes], *, commit: bool) -> None:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": place.bootstrap, "transactional.id": topic}
@@ -130,7 +179,7 @@ def read(place: Place, wanted: OffsetRange, **given: str) -> list[bytes]:
     options = place.source_options(
         Mode.STREAM, subscribe=wanted.topic, tidelog_columns="value", **given
     )
-    batches = read_range(place.client, wanted, options)
+    batches = read_range(wanted, options)
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
 

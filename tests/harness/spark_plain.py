@@ -9,7 +9,6 @@ import pyarrow as pa
 from tidelog.clients.admin.topics import NewTopic, create_topics, wait_for_topics
 from tidelog.clients.client import Client
 from tidelog.spark.connections import client_of
-from tidelog.spark.loss import tell
 from tidelog.spark.options import (
     Mode,
     SinkOptions,
@@ -17,9 +16,8 @@ from tidelog.spark.options import (
     sink_options,
     source_options,
 )
-from tidelog.spark.planning import plan_batch
 from tidelog.spark.pushdown import Pushed
-from tidelog.spark.reading import read_range
+from tidelog.spark.reading import plan_ranges, read_range
 from tidelog.wire.errors import ErrorCode
 
 
@@ -31,7 +29,9 @@ class Place:
 
     @property
     def client(self) -> Client:
-        return client_of(self.source_options(subscribe="any").connection)
+        connection = self.source_options(subscribe="any").connection
+        assert connection is not None
+        return client_of(connection)
 
     def topic(self, *, partitions: int = 1, replicas: int = 1, **configs: str) -> str:
         """A new one, which all brokers know."""
@@ -51,14 +51,7 @@ class Place:
     def read(self, pushed: Pushed | None = None, /, **given: str) -> list[dict[str, Any]]:
         """All rows that a batch of these options reads."""
         options = self.source_options(**given)
-        plan = self.client.run(plan_batch(self.client.view, options, pushed or Pushed()))
-        tell(plan.losses, fails=options.fail_on_data_loss)
-        return [
-            row
-            for one in plan.ranges
-            for batch in read_range(self.client, one, options)
-            for row in batch.to_pylist()
-        ]
+        return rows_of(options, pushed or Pushed())
 
     def values(self, **given: str) -> list[bytes]:
         """Of the rows, in order of partition and offset."""
@@ -67,6 +60,16 @@ class Place:
     @property
     def _bootstrap(self) -> dict[str, str]:
         return {"kafka.bootstrap.servers": self.bootstrap}
+
+
+def rows_of(options: SourceOptions, pushed: Pushed) -> list[dict[str, Any]]:
+    """In order of partition and offset."""
+    return [
+        row
+        for one in plan_ranges(options, pushed)
+        for batch in read_range(one, options)
+        for row in batch.to_pylist()
+    ]
 
 
 def batch_of(values: Iterable[bytes], **columns: Any) -> Any:

@@ -65,6 +65,7 @@ def test_names_count_in_any_case() -> None:
         "failondataloss": "FALSE",
     }
     found = source_options(given, Mode.BATCH)
+    assert found.connection is not None
     assert found.connection.bootstrap == (Address("h", 1), Address("::1", 2))
     assert found.wanted == Subscribed(("a", "b"))
     assert not found.fail_on_data_loss
@@ -82,6 +83,14 @@ def test_names_count_in_any_case() -> None:
 )
 def test_an_option_that_is_not_known_names_the_nearest(name: str, nearest: str) -> None:
     assert refused(**{name: "1"}) == f"unknown option {name!r}; did you mean {nearest!r}?"
+
+
+def test_only_a_batch_that_reads_files_needs_no_cluster() -> None:
+    files = {"subscribe": "t", "tidelog.read": "segments", "tidelog.dataDirs": "data, more"}
+    found = source_options(files, Mode.BATCH)
+    assert (found.connection, found.data_dirs) == (None, ("data", "more"))
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
+        source_options(files, Mode.STREAM)
 
 
 def test_an_option_of_the_other_side_is_told_so() -> None:
@@ -104,6 +113,8 @@ def test_an_option_of_the_other_side_is_told_so() -> None:
         ({"startingOffsets": "first"}, "must be JSON such as"),
         ({"endingOffsets": "earliest"}, "reads nothing"),
         ({"assign": '{"t":[0]}'}, "exactly one of the options"),
+        ({"tidelog_read": "segments"}, "go together"),
+        ({"tidelog_dataDirs": "data"}, "go together"),
         ({"minPartitions": "0"}, "must be a whole number above 0"),
         ({"commitOffsetsToGroup": "g"}, "is for streams"),
         ({"tidelog_columns": "value,sum"}, "must be columns"),

@@ -42,7 +42,6 @@ from tidelog.spark.columns import Column
 from tidelog.spark.connections import client_of
 from tidelog.spark.exactly_once import Sink, Writer, finish, let_go
 from tidelog.spark.initial_file import InitialFile
-from tidelog.spark.loss import tell
 from tidelog.spark.offsets import Json, OffsetRange
 from tidelog.spark.option_rows import AT_LEAST_ONCE, EXACTLY_ONCE, EXACTLY_ONCE_ATOMIC
 from tidelog.spark.options import (
@@ -56,9 +55,8 @@ from tidelog.spark.options import (
     sink_options,
     source_options,
 )
-from tidelog.spark.planning import plan_batch
 from tidelog.spark.pushdown import Condition, Pushed, pushed_by
-from tidelog.spark.reading import read_range
+from tidelog.spark.reading import plan_ranges, read_range
 from tidelog.spark.rows import check_columns
 from tidelog.spark.stream import Forgetful, Stream
 from tidelog.spark.tasks import Point, Reached, TaskInfo, Written, go_on
@@ -133,7 +131,7 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
     """Where there is nothing to read, Spark has one task all the same."""
     if not isinstance(partition, RangePartition):
         return iter(())
-    return read_range(client_of(options.connection), partition.wanted, options)
+    return read_range(partition.wanted, options)
 
 
 class BatchReader(DataSourceReader):
@@ -144,10 +142,7 @@ class BatchReader(DataSourceReader):
         self.pushed = Pushed()
 
     def partitions(self) -> Sequence[InputPartition]:
-        client = client_of(self.options.connection)
-        plan = client.run(plan_batch(client.view, self.options, self.pushed))
-        tell(plan.losses, fails=self.options.fail_on_data_loss)
-        return [RangePartition(one) for one in plan.ranges]
+        return [RangePartition(one) for one in plan_ranges(self.options, self.pushed)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(self.options, partition)
@@ -202,6 +197,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "is done: tidelog.initialOffsets=<file> keeps it"
                 )
             kept = Forgetful() if path is None else InitialFile(path)
+            assert options.connection is not None, "streams ask a cluster"
             self._stream = Stream(options, client_of(options.connection), kept)
         return self._stream
 

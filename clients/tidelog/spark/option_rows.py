@@ -196,10 +196,16 @@ _SOURCE: Final = (
     ),
     Setting(
         "tidelog.read",
-        one_of_any_case("fetch"),
+        one_of_any_case("fetch", "segments"),
         "fetch",
-        "must be fetch",
-        "how records are read: asked of the brokers",
+        "must be fetch or segments",
+        "fetch asks the brokers. segments reads the files of a cluster on this machine, in "
+        "tidelog.dataDirs, and asks for what is not beyond doubt there",
+    ),
+    _own(
+        "tidelog.dataDirs",
+        "must be folders with commas between",
+        "where tidelog.read=segments looks: a cluster's data, a broker's, or folders of logs",
     ),
     Setting(
         "tidelog.batchRows",

@@ -129,7 +129,8 @@ class Limits:
 class SourceOptions:
     """All that a reader is told."""
 
-    connection: Connection
+    connection: Connection | None
+    """None: nobody is asked, only files are read."""
     wanted: Wanted
     starting: Bound
     ending: Bound
@@ -140,6 +141,8 @@ class SourceOptions:
     columns: Columns
     pushdown: bool
     fetching: Fetching
+    data_dirs: tuple[str, ...]
+    """Whose segment files are read where they can be; none: all is fetched."""
     limits: Limits
     group: str | None
     initial_offsets: str | None
@@ -220,8 +223,10 @@ def source_options(given: Mapping[str, str], mode: Mode) -> SourceOptions:
     """What a reader is told; OptionError where that cannot be."""
     options = _Given(SOURCE, REFUSED_OF_SOURCES, given)
     options.check_all()
+    data_dirs = _data_dirs(options)
+    offline = bool(data_dirs) and mode is Mode.BATCH and "kafka.bootstrap.servers" not in options
     return SourceOptions(
-        connection=_connection(options),
+        connection=None if offline else _connection(options),
         wanted=_wanted(options),
         starting=_starting(options, mode),
         ending=_ending(options, mode),
@@ -232,6 +237,7 @@ def source_options(given: Mapping[str, str], mode: Mode) -> SourceOptions:
         columns=_columns(options),
         pushdown=options("tidelog.pushdown"),
         fetching=_fetching(options),
+        data_dirs=data_dirs,
         limits=_limits(options, mode),
         group=_only_of_streams(options, mode, "commitOffsetsToGroup"),
         initial_offsets=_only_of_streams(options, mode, "tidelog.initialOffsets"),
@@ -426,6 +432,15 @@ def _fetching(options: _Given) -> Fetching:
         patience_ms=options("kafkaConsumer.pollTimeoutMs"),
         batch_rows=options("tidelog.batchRows"),
     )
+
+
+def _data_dirs(options: _Given) -> tuple[str, ...]:
+    given = (options("tidelog.dataDirs") or "").split(",")
+    folders = tuple(one.strip() for one in given if one.strip())
+    reads = options("tidelog.read").lower() == "segments"
+    if reads != bool(folders):
+        raise OptionError("options tidelog.read=segments and tidelog.dataDirs go together")
+    return folders
 
 
 def _limits(options: _Given, mode: Mode) -> Limits:

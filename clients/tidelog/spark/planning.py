@@ -79,7 +79,7 @@ def resolve(
         case Sides():
             return (yield from _ask(view, dict.fromkeys(partitions, bound.value), isolation))
         case Offsets(given):
-            _check_named(partitions, given)
+            check_named(partitions, given)
             sides = {one: where for one, where in given.items() if where < 0}
             return {**given, **(yield from _ask(view, sides, isolation))}
         case Times():
@@ -99,7 +99,7 @@ def _at_times(
     given = times.by_partition
     if times.everywhere is not None:
         given = dict.fromkeys(partitions, times.everywhere)
-    _check_named(partitions, given)
+    check_named(partitions, given)
     found = yield from _ask(view, given, isolation)
     return found, [one for one, offset in found.items() if offset < 0]
 
@@ -198,30 +198,33 @@ def _topics(wanted: Wanted) -> Collection[str] | None:
 
 
 def _found(view: ClusterView, wanted: Wanted) -> Found:
+    there = {
+        (name, Partition(number))
+        for name, topic in view.topics.items()
+        for number in topic.partitions
+    }
+    return found_among(there, {name for name, one in view.topics.items() if one.internal}, wanted)
+
+
+def found_among(
+    there: Collection[TopicPartition], internal: Collection[str], wanted: Wanted
+) -> Found:
+    """What is wanted of the partitions that there are."""
     match wanted:
         case Assigned(partitions):
-            there = [one for one in partitions if one[1] in _numbers(view, one[0])]
             missing = {one[0] for one in partitions if one not in there}
-            return Found(tuple(there), tuple(sorted(missing)))
+            return Found(tuple(one for one in partitions if one in there), tuple(sorted(missing)))
         case Subscribed(topics):
-            names = {one for one in topics if one in view.topics}
-            return Found(_all_of(view, names), tuple(sorted(set(topics) - names)))
+            missing = set(topics) - {topic for topic, _ in there}
+            return Found(_all_of(there, topics), tuple(sorted(missing)))
         case Matching(pattern):
-            return Found(_all_of(view, _matching(view, pattern)), ())
+            fits = re.compile(pattern).fullmatch
+            topics = tuple({topic for topic, _ in there if topic not in internal and fits(topic)})
+            return Found(_all_of(there, topics), ())
 
 
-def _matching(view: ClusterView, pattern: str) -> set[str]:
-    fits = re.compile(pattern).fullmatch
-    return {name for name, one in view.topics.items() if fits(name) and not one.internal}
-
-
-def _all_of(view: ClusterView, names: Iterable[str]) -> tuple[TopicPartition, ...]:
-    return tuple(sorted((name, number) for name in names for number in _numbers(view, name)))
-
-
-def _numbers(view: ClusterView, topic: str) -> list[Partition]:
-    known = view.topics.get(topic)
-    return [] if known is None else [Partition(number) for number in known.partitions]
+def _all_of(there: Iterable[TopicPartition], topics: Collection[str]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(one for one in there if one[0] in topics))
 
 
 def _ask(
@@ -233,7 +236,7 @@ def _ask(
     return {one: offset.offset for one, offset in found.items()}
 
 
-def _check_named(
+def check_named(
     partitions: Collection[TopicPartition], given: Mapping[TopicPartition, int]
 ) -> None:
     """As the connector: what begins or ends by partition names each of them."""

@@ -3,12 +3,16 @@
 The next answer is asked for before the last one is decoded, so that the broker works meanwhile.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 
 from tidelog.clients.client import Client
+from tidelog.clients.cluster_view import refresh
 from tidelog.clients.consumer.consumer import Consumer, Reset
 from tidelog.clients.consumer.reading import Fetched
 from tidelog.clients.failures import TimedOutError
@@ -16,19 +20,68 @@ from tidelog.clients.settings import ConsumerSettings
 from tidelog.kernel.ids import Offset
 from tidelog.kernel.instant import Instant, ms, s
 from tidelog.spark.arrow import Column, Decoder
+from tidelog.spark.connections import client_of
 from tidelog.spark.loss import Loss, loss_of, tell
 from tidelog.spark.offsets import OffsetRange
 from tidelog.spark.options import Fetching, SourceOptions
+from tidelog.spark.planning import ends_now, plan_batch
+from tidelog.spark.pushdown import Pushed
+from tidelog.spark.segments import DoubtError, SegmentReader, Span
+from tidelog.spark.stopped import plan_of_files, read_files
 from tidelog.wire.errors import WireError
 from tidelog.wire.records import iterate_batches
 
+_LOG = logging.getLogger("tidelog.spark")
 _LOOK_NS = s(1)
 """How often a task that waits looks whether its records are gone."""
 
 
-def read_range(client: Client, wanted: OffsetRange, options: SourceOptions) -> Iterator[Any]:
+def plan_ranges(options: SourceOptions, pushed: Pushed) -> Sequence[OffsetRange]:
+    """The tasks of one batch; DataLossError where records that it should read are gone."""
+    if options.connection is None:
+        return plan_of_files(options, pushed)
+    client = client_of(options.connection)
+    plan = client.run(plan_batch(client.view, options, pushed))
+    tell(plan.losses, fails=options.fail_on_data_loss)
+    return plan.ranges
+
+
+def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[Any]:
     """The rows of a range, as Arrow's RecordBatch."""
-    return RangeReader(client, wanted, options).batches()
+    shaped = _null_where_empty if Column.HEADERS in options.columns else _as_it_is
+    if options.connection is None:
+        return map(shaped, read_files(wanted, options))
+    return map(shaped, _batches(client_of(options.connection), wanted, options))
+
+
+def _batches(client: Client, wanted: OffsetRange, options: SourceOptions) -> Iterator[Any]:
+    if options.data_dirs:
+        try:
+            yield from _in_files(client, wanted, options)
+        except DoubtError as doubt:
+            _LOG.info("%s", doubt)
+            wanted = replace(wanted, start=Offset(doubt.next_offset))
+        else:
+            return
+    yield from RangeReader(client, wanted, options).batches()
+
+
+def _in_files(client: Client, wanted: OffsetRange, options: SourceOptions) -> Iterator[Any]:
+    """From the files of a replica that has all of it: the leader's, which says how far it goes."""
+    view, level = client.view, options.fetching.isolation
+    client.run(refresh(view, [wanted.topic]))
+    ends = client.run(ends_now(view, [wanted.place], level))
+    span = Span(
+        wanted.place,
+        wanted.start,
+        wanted.end,
+        level,
+        leader=view.leader(wanted.place) if wanted.end <= ends[wanted.place] else None,
+        topic_id=view.topic_id(wanted.topic) if view.topics[wanted.topic].has_id else None,
+    )
+    places = [Path(one) for one in options.data_dirs]
+    rows = options.fetching.batch_rows
+    yield from SegmentReader(places, span, options.columns, rows_per_batch=rows).batches()
 
 
 class RangeReader:
@@ -43,7 +96,6 @@ class RangeReader:
         self._consumer = Consumer(client, _settings(fetching, options))
         self._consumer.assign({wanted.place: wanted.start})
         self._coming: Fetched | None = None
-        self._shaped = _null_where_empty if Column.HEADERS in options.columns else _as_it_is
         self._decoder = Decoder(
             wanted.place,
             options.columns,
@@ -64,7 +116,7 @@ class RangeReader:
             rows = self._decoder.feed(
                 data, [(one.producer_id, one.first_offset) for one in aborted]
             )
-            yield from map(self._shaped, rows)
+            yield from rows
 
     def _next(self) -> Fetched | None:
         """The next answer; None where the log ends before the range does."""
@@ -128,13 +180,14 @@ def _as_it_is(batch: Any) -> Any:  # noqa: ANN401 -- a RecordBatch
 
 
 def _settings(fetching: Fetching, options: SourceOptions) -> ConsumerSettings:
+    timeout_ms = 30_000 if options.connection is None else options.connection.request_timeout_ms
     return ConsumerSettings(
         isolation=fetching.isolation,
         fetch_wait_ms=fetching.wait_ms,
         fetch_bytes_min=fetching.bytes_min,
         fetch_bytes_max=fetching.answer_bytes_max,
         partition_bytes_max=fetching.partition_bytes_max,
-        request_timeout_ns=ms(options.connection.request_timeout_ms),
+        request_timeout_ns=ms(timeout_ms),
     )
 
 

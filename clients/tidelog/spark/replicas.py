@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import ZERO_UUID, TopicPartition, Uuid
+from tidelog.kernel.ids import ZERO_UUID, Partition, TopicPartition, Uuid
 from tidelog.wire import checkpoints
 from tidelog.wire.log_files import LOG_SUFFIX, offsets_with_suffix
 
@@ -46,6 +46,13 @@ def replicas_of(places: Sequence[Path], partition: TopicPartition) -> list[Repli
         if replica is not None:
             found.append(replica)
     return found
+
+
+def partitions_in(places: Sequence[Path]) -> set[TopicPartition]:
+    """All of which there is a folder."""
+    names = (one.name for logs in _log_folders(places) for one in logs.iterdir() if one.is_dir())
+    parts = (name.rpartition("-") for name in names)
+    return {(topic, Partition(int(number))) for topic, _, number in parts if number.isdecimal()}
 
 
 def _log_folders(places: Sequence[Path]) -> Iterator[Path]:
