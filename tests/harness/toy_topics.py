@@ -34,12 +34,14 @@ class Log:
 
     earliest: int = 0
     latest: int = 0
+    stable: int | None = None
+    """Where a transaction is open."""
 
-    def find(self, timestamp: int) -> int:
+    def find(self, timestamp: int, isolation: int) -> int:
         if timestamp == -2:
             return self.earliest
         if timestamp == -1:
-            return self.latest
+            return self.stable if isolation and self.stable is not None else self.latest
         first = max(self.earliest, -(-timestamp // 1000))
         return first if first < self.latest else -1
 
@@ -95,7 +97,9 @@ class ToyTopics:
                             partition_index=one.partition_index,
                             error_code=0,
                             timestamp=-1,
-                            offset=self.topics[topic.name][one.partition_index].find(one.timestamp),
+                            offset=self.topics[topic.name][one.partition_index].find(
+                                one.timestamp, request.isolation_level
+                            ),
                             leader_epoch=0,
                         )
                         for one in topic.partitions

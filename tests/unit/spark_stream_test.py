@@ -127,6 +127,15 @@ def test_a_log_that_became_shorter_is_a_loss() -> None:
         stream.latest({"t": {"0": 8}})
 
 
+def test_what_is_not_committed_yet_is_no_loss() -> None:
+    toy = ToyTopics({"t": [Log(0, 9, stable=5)]})
+    stream = stream_of(toy, **{"kafka.isolation.level": "read_committed"})
+    assert stream.latest({"t": {"0": 3}}) == {"t": {"0": 5}}
+    assert stream.latest({"t": {"0": 8}}) == {"t": {"0": 8}}
+    with pytest.raises(DataLossError, match="the log ends at 9"):
+        stream.latest({"t": {"0": 10}})
+
+
 def test_a_partition_that_is_gone_is_a_loss() -> None:
     stream = stream_of(one(0, 5))
     with pytest.raises(DataLossError, match="t-1: wanted offset 8: the partition is not there"):

@@ -144,7 +144,7 @@ def plan_batch(
     )
     losses: list[Loss] = []
     if isinstance(options.starting, Offsets) or isinstance(options.ending, Offsets):
-        losses = yield from _losses(view, start, end, level)
+        losses = yield from _losses(view, start, end)
     start, end = yield from _narrowed(view, pushed, start, end, level)
     ranges = split(
         ranges_between(start, end),
@@ -174,11 +174,10 @@ def _narrowed(
     return kept, ends
 
 
-def _losses(
-    view: ClusterView, start: Positions, end: Positions, level: Isolation
-) -> Plan[list[Loss]]:
+def _losses(view: ClusterView, start: Positions, end: Positions) -> Plan[list[Loss]]:
+    """What is not committed yet is no loss: the log goes beyond it."""
     earliest = yield from begins_now(view, start)
-    latest = yield from ends_now(view, start, level)
+    latest = yield from ends_now(view, start, Isolation.READ_UNCOMMITTED)
     judged = [
         loss_of(one, where, earliest[one], latest[one])
         for one in start

@@ -11,6 +11,7 @@ from typing import Protocol
 from tidelog.clients.admin.group_offsets import commit_offsets
 from tidelog.clients.client import Client
 from tidelog.clients.failures import ClientError
+from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import TopicPartition
 from tidelog.kernel.instant import ms
 from tidelog.spark.loss import Loss, loss_of, tell, vanished
@@ -134,7 +135,7 @@ class Stream:
             )
         )
         earliest = client.run(begins_now(client.view, positions))
-        latest = client.run(ends_now(client.view, positions, options.fetching.isolation))
+        latest = client.run(ends_now(client.view, positions, Isolation.READ_UNCOMMITTED))
         judged = [loss_of(one, at, earliest[one], latest[one]) for one, at in positions.items()]
         tell([one for one in judged if one is not None], fails=options.fail_on_data_loss)
         return positions
@@ -146,9 +147,10 @@ class Stream:
 
     def _losses(self, begun: Positions, ends: Positions) -> list[Loss]:
         gone = [vanished(one, at) for one, at in begun.items() if one not in ends]
-        cut = [
-            loss_of(one, at, 0, ends[one]) for one, at in begun.items() if at > ends.get(one, at)
-        ]
+        beyond = [one for one, at in begun.items() if at > ends.get(one, at)]
+        # What is not committed yet is no loss: the log goes beyond it.
+        logs = self._client.run(ends_now(self._client.view, beyond, Isolation.READ_UNCOMMITTED))
+        cut = [loss_of(one, begun[one], 0, logs[one]) for one in beyond]
         return [*gone, *(one for one in cut if one is not None)]
 
     def _step(self, begun: Positions, goal: Positions, *, unlimited: bool) -> Positions:
