@@ -47,7 +47,7 @@ class Copying:
             producer.produce(self.asked["source"], b"%d" % n, partition=n % 2)
         assert producer.flush(30) == 0
 
-    def run(self, dies_at: str = "", victim: str = "driver", **more: Any) -> int:
+    def run(self, dies_at: str = "", victim: str = "jvm", **more: Any) -> int:
         """A driver, to its end; its exit code."""
         mark = self.folder / f"mark-{dies_at.replace(':', '-')}"
         words = ["-W", "ignore", "-m", "harness.spark_crash", json.dumps({**self.asked, **more})]
@@ -126,6 +126,17 @@ def test_drivers_are_killed_at_every_point(
     for point in points:
         assert copying.run(point) != 0
     assert copying.run() == 0
+    assert copying.values() == list(range(ROWS))
+
+
+@pytest.mark.parametrize("point", FOUR_POINTS[:3])
+def test_an_executor_that_is_killed_is_replaced_by_another_of_the_same_query(
+    cluster: Cluster, tmp_path: Path, point: str, *, nightly: bool
+) -> None:
+    if not nightly:
+        pytest.skip("takes a minute for each of three points")
+    copying = Copying(cluster.bootstrap, tmp_path)
+    assert copying.run(point, "jvm", master="local-cluster[2,1,1024]") == 0
     assert copying.values() == list(range(ROWS))
 
 

@@ -18,7 +18,8 @@ from tidelog.spark.tasks import Point
 DIES_AT = "SPARK_CRASH_DIES_AT"
 """As "mid:1": the point, and the micro-batch."""
 VICTIM = "SPARK_CRASH_VICTIM"
-"""driver: the JVM. worker: only the Python process of the task, which Spark starts anew."""
+"""jvm: that of the driver, or of the executor where that is another. worker: only the Python
+process of the task, which Spark starts anew."""
 MARK = "SPARK_CRASH_MARK"
 """A file that is made by who has struck: nobody strikes twice."""
 
@@ -32,7 +33,7 @@ def strike(point: Point, batch: int, partition: int) -> None:
     if mark.exists():
         return
     mark.write_text(point.value)
-    if os.environ[VICTIM] == "driver":
+    if os.environ[VICTIM] == "jvm":
         os.kill(_jvm(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
