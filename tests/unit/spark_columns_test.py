@@ -54,3 +54,19 @@ def test_without_the_extra_one_sentence_says_what_to_install() -> None:
     assert done.stderr.splitlines()[-1] == (
         "ModuleNotFoundError: tidelog.spark needs pyarrow: pip install 'tidelog[spark]'"
     )
+
+
+WITHOUT_SPARK = """
+import sys, tidelog.spark, tidelog.spark.arrow
+assert "pyspark" not in sys.modules
+from tidelog.spark import read_stream, session
+assert "pyspark" in sys.modules
+tidelog.spark.nothing
+"""
+
+
+def test_spark_is_imported_by_who_asks_for_a_session() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK], check=False, capture_output=True, text=True
+    )
+    assert "has no attribute 'nothing'" in done.stderr.splitlines()[-1]
