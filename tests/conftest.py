@@ -51,6 +51,11 @@ def descriptors_are_let_go() -> Iterator[None]:
     assert left < DESCRIPTORS_MAX, f"it leaves {left} descriptors open"
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: at any time some test waits for others' processes."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--golden",
