@@ -32,7 +32,12 @@ ABOUT_PROCESSES = {"up", "down", "status", "broker", "coordinator", "logs", "log
     "completion",
 }
 """They are about a cluster of ours on this machine, or about none."""
-WITHOUT_CLUSTER = {("config", "show"), ("config", "lint")}
+WITHOUT_CLUSTER = {
+    ("config", "show"),
+    ("config", "lint"),
+    ("pipeline", "jars"),
+    ("pipeline", "package"),
+}
 PLURALS_OF_THEIR_OWN = {"log"}
 """`logs` are what the processes say, `log` is what they keep."""
 

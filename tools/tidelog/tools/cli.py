@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "chaos": ("chaos", "chaos", "Break a running cluster on purpose."),
     "why": ("why", "why", "Say why something is as it is, and what to do."),
     "timeline": ("timeline", "timeline", "Show what happened to a partition."),
+    "pipeline": ("pipeline", "pipeline", "Run programs on Spark: load, copies, checks, figures."),
     "completion": ("completion", "completion", "Print the shell's completion script."),
 }
 """Module, function, and the line `tidelog --help` shows without importing the module."""

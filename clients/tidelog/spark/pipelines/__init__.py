@@ -1,0 +1,1 @@
+"""Programs over the data source, each with its `Arguments` and `main(spark, arguments)`."""

@@ -1,0 +1,81 @@
+"""What the driver itself asks of a cluster: topics, their partitions, where they begin and end."""
+
+from collections.abc import Iterable, Mapping
+
+from tidelog.clients.admin.offsets import END, START, list_offsets
+from tidelog.clients.admin.topics import NewTopic, create_topics, wait_for_topics
+from tidelog.clients.client import Client
+from tidelog.clients.cluster_view import refresh
+from tidelog.clients.settings import Isolation
+from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.spark.connections import client_of
+from tidelog.spark.offsets import Positions
+from tidelog.spark.options import Mode, OptionError, Subscribed, source_options
+from tidelog.spark.pipelines.failures import NOT_FOUND, PipelineError, UsageError
+from tidelog.spark.planning import find_partitions
+from tidelog.wire.errors import ErrorCode, Rejected
+
+
+def connect(bootstrap: str) -> Client:
+    """The driver's client; UnreachableError where nobody answers."""
+    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": "-"}
+    try:
+        connection = source_options(given, Mode.BATCH).connection
+    except OptionError as error:
+        said = str(error).replace("option kafka.bootstrap.servers", "--bootstrap")
+        raise UsageError(said) from None
+    assert connection is not None, "brokers are named"
+    return client_of(connection)
+
+
+def partitions_of(client: Client, topics: str) -> list[TopicPartition]:
+    """All of the topics, which have commas between them."""
+    wanted = Subscribed(tuple(topics.split(",")))
+    found = client.run(find_partitions(client.view, wanted))
+    if found.missing:
+        raise PipelineError(f"there is no topic {found.missing[0]!r}", NOT_FOUND)
+    return list(found.partitions)
+
+
+def partition_counts(partitions: Iterable[TopicPartition]) -> dict[str, int]:
+    """By topic."""
+    counts: dict[str, int] = {}
+    for topic, _ in partitions:
+        counts[topic] = counts.get(topic, 0) + 1
+    return counts
+
+
+def ends(client: Client, partitions: Iterable[TopicPartition], isolation: Isolation) -> Positions:
+    found = client.run(list_offsets(client.view, dict.fromkeys(partitions, END), isolation))
+    return {one: where.offset for one, where in found.items()}
+
+
+def starts(client: Client, partitions: Iterable[TopicPartition]) -> Positions:
+    wanted = dict.fromkeys(partitions, START)
+    found = client.run(list_offsets(client.view, wanted, Isolation.READ_UNCOMMITTED))
+    return {one: where.offset for one, where in found.items()}
+
+
+def topic_partitions(counts: Mapping[str, int]) -> list[TopicPartition]:
+    return [(topic, Partition(n)) for topic, count in counts.items() for n in range(count)]
+
+
+def ensure_topics(client: Client, counts: Mapping[str, int], replicas: int = -1) -> None:
+    """Create those that are not there; PipelineError where one has other partitions."""
+    client.run(refresh(client.view, list(counts)))
+    new = []
+    for name, count in counts.items():
+        there = client.view.topics.get(name)
+        if there is None:
+            new.append(NewTopic(name, count, replicas))
+        elif len(there.partitions) < count:
+            raise PipelineError(
+                f"topic {name!r} has {len(there.partitions)} partitions, {count} are needed: "
+                f"tidelog topic alter {name} --partitions {count}"
+            )
+    if not new:
+        return
+    for done in client.run(create_topics(client.view, new)):
+        if done.code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+            raise Rejected(done.code, f"topic {done.name!r}: {done.detail}")
+    client.run(wait_for_topics(client.view, [one.name for one in new]))
