@@ -1,0 +1,81 @@
+"""Where pipelines run: as a command here, on executors of their own, on a Spark cluster."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cluster import Cluster
+from harness.need import need
+from harness.spark_standalone import bare_python, environment, spark_home, standalone
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROWS = 2_000
+CONF = ("--conf", "spark.driver.memory=1g", "--conf", "spark.executor.memory=512m")
+
+
+@pytest.fixture(scope="module")
+def topic(cluster: Cluster) -> str:
+    """Written by a pipeline that was started as a command."""
+    need("java")
+    made = ["--topic", "of-masters", "--partitions", "2", "--rows", str(ROWS), "--keys", "10"]
+    master = ["--master", "local[*]", "--tasks", "2"]
+    done = cluster.command("pipeline", "produce", *made, *master, *CONF, timeout_s=300)
+    assert done.code == 0, done.err[-4_000:]
+    assert done.document["acknowledged"] == ROWS
+    assert done.document["tasks"] == 2
+    return "of-masters"
+
+
+def check(told: dict[str, Any]) -> None:
+    assert (told["records"], told["superseded"]) == (ROWS, ROWS - 10)
+
+
+def test_a_command_runs_a_pipeline_and_gives_its_exit_code(cluster: Cluster, topic: str) -> None:
+    done = cluster.command("pipeline", "compaction", "--topic", f"{topic}-not", timeout_s=300)
+    assert (done.code, done.out) == (3, "")
+    assert done.err.splitlines()[-1] == f"error: there is no topic '{topic}-not'"
+
+
+def test_executors_of_their_own_find_the_data_source(
+    cluster: Cluster, topic: str, *, nightly: bool
+) -> None:
+    if not nightly:
+        pytest.skip("starts three JVMs: --nightly")
+    master = ["--master", "local-cluster[2,1,1024]"]
+    done = cluster.command(
+        "pipeline", "compaction", "--topic", topic, *master, *CONF, timeout_s=500
+    )
+    assert done.code == 0, done.err[-4_000:]
+    check(done.document)
+
+
+def test_the_line_for_spark_submit_runs_on_a_cluster_of_spark(
+    cluster: Cluster, topic: str, tmp_path: Path, *, nightly: bool
+) -> None:
+    if not nightly:
+        pytest.skip("starts six JVMs: --nightly")
+    cluster.done("pipeline", "package", "--dest", str(tmp_path))
+    python = bare_python(tmp_path)
+    missing = subprocess.run([python, "-c", "import tidelog.spark"], check=False)
+    assert missing.returncode != 0, "all it has of ours is what it is sent"
+    with standalone(tmp_path, python) as master:
+        words = ["--topic", topic, "--master", master, *CONF, "-b", cluster.bootstrap]
+        line = cluster.done("pipeline", "compaction", *words, "--print-submit").out
+        program, *rest = shlex.split(line)
+        done = subprocess.run(
+            [str(spark_home() / "bin" / program), *rest],
+            cwd=tmp_path,
+            env={**environment(python), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr[-4_000:]
+    check(json.loads(done.stdout.splitlines()[-1]))
