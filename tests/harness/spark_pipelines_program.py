@@ -173,7 +173,7 @@ def _lines(steps: Steps, name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    bootstrap, folder, data = sys.argv[1:]
+    bootstrap, folder, *data = sys.argv[1:]
     spark = session("local[2]", conf={**CONF, "spark.sql.shuffle.partitions": "2"})
     steps = Steps(spark, bootstrap, Path(folder))
     for part in (load, copies, checks, looks):
@@ -182,7 +182,8 @@ def main() -> None:
     sys.stdout.write("stop\n")
     sys.stdout.flush()
     sys.stdin.readline()
-    files(steps, data)
+    if data:
+        files(steps, *data)
     sys.stdout.write(json.dumps(steps.said) + "\n")
     sys.stdout.flush()
     spark.stop()
