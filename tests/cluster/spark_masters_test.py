@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import Cluster
+from harness.cluster import Cluster, until
 from harness.need import need
 from harness.spark_standalone import bare_python, environment, spark_home, standalone
 
@@ -40,6 +41,23 @@ def test_a_command_runs_a_pipeline_and_gives_its_exit_code(cluster: Cluster, top
     done = cluster.command("pipeline", "compaction", "--topic", f"{topic}-not", timeout_s=300)
     assert (done.code, done.out) == (3, "")
     assert done.err.splitlines()[-1] == f"error: there is no topic '{topic}-not'"
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_who_follows_ends_in_order_when_told_to(
+    cluster: Cluster, topic: str, tmp_path: Path, end: signal.Signals, *, nightly: bool
+) -> None:
+    if not nightly:
+        pytest.skip("starts two JVMs: --nightly")
+    words = ["--topics", topic, "--dest", str(tmp_path / "lake"), "--follow", *CONF]
+    with cluster.open("pipeline", "export", *words) as process:
+        done = tmp_path / "lake" / "_spark_metadata" / "0"
+        until(done.exists, "the first micro-batch", 200)
+        process.send_signal(end)
+        out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    assert json.loads(out)["rows"] == ROWS
+    assert "Traceback" not in err
 
 
 def test_executors_of_their_own_find_the_data_source(

@@ -12,9 +12,11 @@ from tidelog.spark.options import OptionError
 from tidelog.spark.pipelines import asof, compaction, mirror, produce, verify
 from tidelog.spark.pipelines.arguments import Arguments
 from tidelog.spark.pipelines.failures import PipelineError, UsageError
+from tidelog.spark.pipelines.interrupts import Interrupts
 from tidelog.spark.pipelines.replay import differences
 from tidelog.spark.pipelines.running import check_java, run, told
 from tidelog.spark.pipelines.translating import translated
+from tidelog.tools import cli
 from tidelog.wire.errors import ErrorCode, Rejected
 
 B = "h:1"
@@ -143,3 +145,21 @@ def test_java_that_is_missing_or_too_old_is_told(
         check_java()
     java.write_text("#!/bin/sh\necho 'openjdk version \"21\" 2023-09-19' >&2\n")
     check_java()
+
+
+def test_an_interrupt_breaks_off_but_where_somebody_looks_for_it() -> None:
+    interrupts = Interrupts()
+    with interrupts.awaited():
+        interrupts.told(2, None)
+    assert interrupts.asked
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.told(15, None)
+
+
+def test_without_the_extra_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    assert cli.run(["pipeline", "lag", "--groups", "g", "-b", "h:1"]) == 1
+    said = capsys.readouterr().err
+    assert "needs pyspark and pyarrow and numpy: pip install 'tidelog[spark]'" in said

@@ -9,8 +9,9 @@ from pyspark.sql import functions as f
 from tidelog.clients.client import Client
 from tidelog.spark.pipelines import arguments as given
 from tidelog.spark.pipelines.arguments import option
-from tidelog.spark.pipelines.failures import DONE
+from tidelog.spark.pipelines.failures import DONE, INTERRUPTED
 from tidelog.spark.pipelines.frames import Driven
+from tidelog.spark.pipelines.interrupts import INTERRUPTS
 from tidelog.spark.pipelines.output import emit
 from tidelog.spark.pipelines.topics import partitions_of
 from tidelog.spark.sessions import read_stream
@@ -62,7 +63,7 @@ def main(spark: SparkSession, arguments: Arguments) -> int:
             "ends": ends,
         }
     )
-    return DONE
+    return INTERRUPTED if INTERRUPTS.asked and not arguments.follow else DONE
 
 
 def dated(rows: DataFrame, *, by_date: bool) -> DataFrame:

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.kernel.ids import TopicPartition
 from tidelog.spark.offsets import from_json, to_json
+from tidelog.spark.pipelines.interrupts import INTERRUPTS
 from tidelog.spark.pipelines.output import progress, progress_ends
 
 _LOOK_S = 1
@@ -81,11 +82,11 @@ class Driven:
 
     def to_the_end(self) -> "Driven":
         """Until it has read all there is, has failed, or is interrupted: then it stops in order."""
-        try:
+        with INTERRUPTS.awaited():
             while not self._query.awaitTermination(_LOOK_S):
                 self._look()
-        except KeyboardInterrupt:
-            self._query.stop()
+                if INTERRUPTS.asked:
+                    self._query.stop()
         self._look()
         progress_ends()
         return self

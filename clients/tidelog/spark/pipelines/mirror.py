@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,9 @@ from pyspark.sql import functions as f
 from tidelog.clients.client import Client
 from tidelog.spark.pipelines import arguments as given
 from tidelog.spark.pipelines.arguments import option
-from tidelog.spark.pipelines.failures import DONE, UsageError
+from tidelog.spark.pipelines.failures import DONE, INTERRUPTED, UsageError
 from tidelog.spark.pipelines.frames import Driven
+from tidelog.spark.pipelines.interrupts import INTERRUPTS
 from tidelog.spark.pipelines.output import emit
 from tidelog.spark.pipelines.topics import (
     connect,
@@ -50,23 +52,26 @@ class Arguments(given.Arguments):
 
 
 def main(spark: SparkSession, arguments: Arguments) -> int:
-    while True:
-        done = _copy(spark, arguments)
-        groups = _groups(arguments)
-        emit(
-            {
-                "pipeline": "mirror",
-                "rows": done.rows,
-                "micro_batches": done.batches,
-                "groups": groups,
-            }
-        )
-        if not arguments.follow:
-            return DONE
-        try:
+    if not arguments.follow:
+        _round(spark, arguments, tells_always=True)
+        return INTERRUPTED if INTERRUPTS.asked else DONE
+    first = True
+    with suppress(KeyboardInterrupt):
+        while not INTERRUPTS.asked:
+            _round(spark, arguments, tells_always=first)
+            first = False
             time.sleep(arguments.interval)
-        except KeyboardInterrupt:
-            return DONE
+    return DONE
+
+
+def _round(spark: SparkSession, arguments: Arguments, *, tells_always: bool) -> None:
+    """All there is now, and where groups are in it; of a copy that was broken off nobody can say.
+    What has changed nothing is told only where that is asked."""
+    done = _copy(spark, arguments)
+    groups = {} if INTERRUPTS.asked else _groups(arguments)
+    if done.rows or tells_always:
+        told = {"rows": done.rows, "micro_batches": done.batches, "groups": groups}
+        emit({"pipeline": "mirror", **told})
 
 
 def _copy(spark: SparkSession, arguments: Arguments) -> Driven:

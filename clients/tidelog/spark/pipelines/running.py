@@ -4,13 +4,11 @@ import importlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -25,6 +23,7 @@ from tidelog.spark.pipelines.failures import (
     PipelineError,
     UsageError,
 )
+from tidelog.spark.pipelines.interrupts import INTERRUPTS
 from tidelog.spark.pipelines.output import note, progress_ends
 from tidelog.spark.pipelines.topics import connect
 from tidelog.spark.sessions import session
@@ -59,16 +58,12 @@ def _run(name: str, words: Sequence[str]) -> int:
     if arguments.bootstrap:
         arguments.look(connect(arguments.bootstrap))
     spark = _session(name, arguments)
-    signal.signal(signal.SIGTERM, _interrupted)
+    INTERRUPTS.install()
     try:
         code: int = program.main(spark, arguments)
         return code
     finally:
         spark.stop()
-
-
-def _interrupted(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _session(name: str, arguments: Arguments) -> SparkSession:
