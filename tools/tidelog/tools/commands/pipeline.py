@@ -89,7 +89,8 @@ def _command(name: str, program: Pipeline) -> click.Command:
     def start(target: Target, *, print_submit: bool, as_json: bool, **given: Any) -> None:  # noqa: ANN401 -- by the rows
         where = _where(target, program, given)
         if not print_submit:  # what a program prints is JSON in any case
-            _become(name, [*where, *_words(rows, given)])
+            master = given["master"] or "local"
+            _become(name, [*where, *_words(rows, given)], here=master.startswith("local"))
         line = _submit_words(name, [*where, *_words(program.rows, given)], given)
         if as_json:
             emit_json({"version": VERSION, "submit": line})
@@ -166,7 +167,7 @@ def _submit_words(name: str, words: Sequence[str], given: Mapping[str, Any]) -> 
     return [*line, *conf, PROGRAM, name, *words]
 
 
-def _become(name: str, words: Sequence[str]) -> NoReturn:
+def _become(name: str, words: Sequence[str], *, here: bool) -> NoReturn:
     """The program in this process's place: signals and the exit code are its own."""
     missing = [one for one in _EXTRA if importlib.util.find_spec(one) is None]
     if missing:
@@ -180,6 +181,8 @@ def _become(name: str, words: Sequence[str]) -> NoReturn:
         **os.environ,
         "SPARK_HOME": str(Path(spec.origin).parent),
     }
+    if here:  # else Spark warns that it looks for an address that others could reach
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     sys.stdout.flush()
     started = [sys.executable, "-m", f"tidelog.spark.pipelines.{name}", *words]
     os.execve(sys.executable, started, environment)  # noqa: S606 -- our own program
