@@ -88,9 +88,28 @@ PROGRAMS = {
     ),
 }
 
+LONG = frozenset(
+    [
+        "catch_up",
+        "compaction",
+        "flush",
+        "group_protocols",
+        "many_brokers",
+        "many_connections",
+        "many_partitions",
+        "memory",
+        "move",
+        "page_cache",
+        "transactions",
+    ]
+)
+"""However short they are kept: left to the night."""
+
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
-def test_the_program_reports_its_figures_in_one_line(name: str) -> None:
+def test_the_program_reports_its_figures_in_one_line(name: str, *, nightly: bool) -> None:
+    if name in LONG and not nightly:
+        pytest.skip("takes seconds: run with --nightly")
     arguments, figures = PROGRAMS[name]
     done = subprocess.run(
         [sys.executable, ROOT / f"bench/{name}.py", *QUIET, *arguments],
