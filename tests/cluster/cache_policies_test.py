@@ -22,6 +22,8 @@ pytestmark = pytest.mark.slow
 BATCH = MIB // 2
 BOUND = 4 * MIB
 SEGMENT = 2 * MIB
+FOLIO = MIB // 4
+"""About what the kernel keeps together."""
 SLACK = 64 * MIB
 """What the disk may have taken between two looks, however slow they are."""
 
@@ -79,7 +81,7 @@ def test_the_bound_of_a_tail_holds_under_load_and_from_when_it_is_set(machine: C
     assert most <= BOUND + SLACK, "what is not on the disk yet stays, all else goes"
     until(lambda: cached(machine, topic) <= BOUND, "the bound")
     segments = replica(machine, topic).segments
-    assert segments[0].cached == 0
+    assert (segments[0].cached or 0) <= FOLIO, "pages that were in use just then stay"
     assert segments[-1].cached == segments[-1].size, "the newest bytes stay"
     until(lambda: 0 < slot(machine)[Word.HELD] <= BOUND, "the board tells what is held")
     assert slot(machine)[Word.DROPPED] > 20 * MIB

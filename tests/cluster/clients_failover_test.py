@@ -6,8 +6,8 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -52,8 +52,16 @@ def test_no_client_loses_or_doubles_a_record_over_a_lost_leader(
     trio: Cluster, *, nightly: bool
 ) -> None:
     running = clients(trio)
-    for client in running:
-        client.start()
+    with ExitStack() as undo:
+        for client in running:
+            client.start()
+            undo.callback(client.kill)
+        found = over_faults(trio, running, nightly=nightly)
+    assert found == {client.name: [] for client in running}
+
+
+def over_faults(trio: Cluster, running: Sequence[Steady], *, nightly: bool) -> dict[str, list[str]]:
+    """What is wrong with what each did, by its name."""
     time.sleep(3 * QUIET_S)  # they connect; a JVM takes its time
     for fault, broker in befalling(nightly=nightly):
         with fault(trio, broker):
@@ -65,7 +73,7 @@ def test_no_client_loses_or_doubles_a_record_over_a_lost_leader(
         outcome = client.finish()
         logs = [numbers(trio, client.topic, partition) for partition in range(PARTITIONS)]
         found[client.name] = faults(outcome, logs)
-    assert found == {client.name: [] for client in running}
+    return found
 
 
 @contextmanager

@@ -71,7 +71,7 @@ def test_confluent_reads_a_topics_settings_with_their_origins(
 ) -> None:
     topic = cluster.create_topic(configs={"retention.ms": "3600000"})
     entries = described(admin, ResourceType.TOPIC, topic)
-    assert len(entries) == 34
+    assert len(entries) == 40
     own, inherited = entries["retention.ms"], entries["max.message.bytes"]
     assert own.value == "3600000"
     assert ConfigSource(own.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG

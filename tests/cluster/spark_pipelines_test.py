@@ -85,7 +85,7 @@ def said(all_said: dict[str, Any]) -> Any:
     return told
 
 
-def test_load_is_acknowledged_measured_and_written_down(said: Any, folder: Path) -> None:
+def load_is_acknowledged_measured_and_written_down(said: Any, folder: Path) -> None:
     told = said("produce")
     assert (told["rows"], told["acknowledged"], told["failed"], told["tasks"]) == (ROWS, ROWS, 0, 2)
     assert set(told["latency_ms"]) == {"p50", "p95", "p99", "p999", "max"}
@@ -95,7 +95,7 @@ def test_load_is_acknowledged_measured_and_written_down(said: Any, folder: Path)
     assert set(acks["status"]) == {"acked"}
 
 
-def test_rows_of_files_are_written_whole_or_by_column(said: Any) -> None:
+def rows_of_files_are_written_whole_or_by_column(said: Any) -> None:
     assert said("produce rows")["acknowledged"] == 3
     assert said("produce again")["acknowledged"] == 3
     shown = said("asof diff")["shown"]
@@ -107,22 +107,20 @@ def test_rows_of_files_are_written_whole_or_by_column(said: Any) -> None:
     assert said("asof diff")["changes"] == {"changed": 3}
 
 
-def test_an_export_goes_on_where_it_stopped(said: Any) -> None:
+def an_export_goes_on_where_it_stopped(said: Any) -> None:
     first = said("export")
     assert (first["rows"], first["micro_batches"]) == (ROWS, 2)
     assert sum(first["ends"].values()) == ROWS
     assert said("export again")["rows"] == 0
 
 
-def test_a_replay_is_what_was_exported_and_once_where_it_has_a_name(said: Any) -> None:
+def a_replay_is_what_was_exported_and_once_where_it_has_a_name(said: Any) -> None:
     for step in ("replay", "replay once", "replay twice"):
         told = said(step)
         assert (told["rows"], told["verified"], told["differences"]) == (ROWS, True, [])
 
 
-def test_a_mirror_copies_all_and_groups_find_their_place(
-    said: Any, all_said: dict[str, Any]
-) -> None:
+def a_mirror_copies_all_and_groups_find_their_place(said: Any, all_said: dict[str, Any]) -> None:
     told = said("mirror")
     assert told["rows"] == ROWS
     assert told["micro_batches"] >= 2
@@ -137,13 +135,13 @@ def test_a_mirror_copies_all_and_groups_find_their_place(
     assert said("verify copy", 5)["reordered"] == 0
 
 
-def test_a_history_that_is_true_has_no_findings(said: Any) -> None:
+def a_history_that_is_true_has_no_findings(said: Any) -> None:
     told = said("verify")
     assert told["history"] == {"acked": ROWS}
     assert (told["records"], told["examples"]) == (ROWS, {})
 
 
-def test_each_lie_is_found_and_shown_with_the_fault_it_fell_into(said: Any, folder: Path) -> None:
+def each_lie_is_found_and_shown_with_the_fault_it_fell_into(said: Any, folder: Path) -> None:
     told = said("verify lies", 5)
     wrong = {"lost": 1, "duplicated": 1, "reordered": 1, "moved": 3}
     assert {kind: told[kind] for kind in wrong} == wrong
@@ -161,7 +159,7 @@ def test_each_lie_is_found_and_shown_with_the_fault_it_fell_into(said: Any, fold
     assert (folder / "found" / "kind=lost").is_dir()
 
 
-def test_a_topic_as_it_was_is_whole_or_by_key(said: Any, folder: Path) -> None:
+def a_topic_as_it_was_is_whole_or_by_key(said: Any, folder: Path) -> None:
     assert said("asof")["rows"] == ROWS
     assert pq.read_table(folder / "then").num_rows == ROWS
     keys = said("asof keys")["rows"]
@@ -172,7 +170,7 @@ def test_a_topic_as_it_was_is_whole_or_by_key(said: Any, folder: Path) -> None:
     assert compacted["keys"][0]["key"] == "00000000", "the key that is drawn most"
 
 
-def test_lag_is_counted_aged_and_shared_out(all_said: dict[str, Any], said: Any) -> None:
+def lag_is_counted_aged_and_shared_out(all_said: dict[str, Any], said: Any) -> None:
     told = said("lag")
     of_load = [one for one in told["partitions"] if one["partition"].startswith("load-")]
     left = ROWS - sum(READ.values())
@@ -182,7 +180,7 @@ def test_lag_is_counted_aged_and_shared_out(all_said: dict[str, Any], said: Any)
     assert [one["sample"] for one in all_said["lag"]["told"]] == [0, 1]
 
 
-def test_the_files_of_a_stopped_cluster_say_the_same(said: Any, all_said: dict[str, Any]) -> None:
+def the_files_of_a_stopped_cluster_say_the_same(said: Any, all_said: dict[str, Any]) -> None:
     if "verify files" not in all_said:
         return  # only a cluster of ours is read so
     live, stopped = said("compaction"), said("compaction of files")
@@ -192,3 +190,17 @@ def test_the_files_of_a_stopped_cluster_say_the_same(said: Any, all_said: dict[s
     assert {one["partition"] for one in segments} == {0, 1, 2}
     assert sum(one["superseded"] for one in segments) == live["superseded"]
     assert said("verify files")["records"] == ROWS
+
+
+def test_what_each_pipeline_says(all_said: dict[str, Any], said: Any, folder: Path) -> None:
+    """One test: else each worker that takes one of several starts a session of its own."""
+    load_is_acknowledged_measured_and_written_down(said, folder)
+    rows_of_files_are_written_whole_or_by_column(said)
+    an_export_goes_on_where_it_stopped(said)
+    a_replay_is_what_was_exported_and_once_where_it_has_a_name(said)
+    a_mirror_copies_all_and_groups_find_their_place(said, all_said)
+    a_history_that_is_true_has_no_findings(said)
+    each_lie_is_found_and_shown_with_the_fault_it_fell_into(said, folder)
+    a_topic_as_it_was_is_whole_or_by_key(said, folder)
+    lag_is_counted_aged_and_shared_out(all_said, said)
+    the_files_of_a_stopped_cluster_say_the_same(said, all_said)

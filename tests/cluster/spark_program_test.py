@@ -52,7 +52,7 @@ def row(n: int, topic: str, offset: int) -> list[Any]:
     return [key, f"value {n}", topic, n % 2, offset, 0, headers]
 
 
-def test_one_program_gives_the_same_rows_with_either_format_and_reader(
+def one_program_gives_the_same_rows_with_either_format_and_reader(
     said: dict[str, Any], asked: dict[str, Any]
 ) -> None:
     for name in ("kafka", "tidelog"):
@@ -64,11 +64,11 @@ def test_one_program_gives_the_same_rows_with_either_format_and_reader(
         assert said[name]["batches"] == 2
 
 
-def test_a_checkpoint_of_the_connector_goes_on_with_ours(said: dict[str, Any]) -> None:
+def a_checkpoint_of_the_connector_goes_on_with_ours(said: dict[str, Any]) -> None:
     assert said["carried on"] == {"batches": 2, "rows": ROWS}
 
 
-def test_a_stream_is_written_exactly_once_and_a_group_shows_its_lag(
+def a_stream_is_written_exactly_once_and_a_group_shows_its_lag(
     said: dict[str, Any], asked: dict[str, Any], cluster: Cluster
 ) -> None:
     source = asked["topics"]["kafka-in"]
@@ -83,23 +83,36 @@ def test_a_stream_is_written_exactly_once_and_a_group_shows_its_lag(
     assert [(one["topic"], one["lag"]) for one in shown] == [(source, since), (source, since)]
 
 
-def test_a_batch_that_is_written_twice_under_one_name_is_there_once(said: dict[str, Any]) -> None:
+def a_batch_that_is_written_twice_under_one_name_is_there_once(said: dict[str, Any]) -> None:
     assert said["job"] == {"rows": 50}
 
 
-def test_the_first_pipeline_copies_each_row_once(said: dict[str, Any]) -> None:
+def the_first_pipeline_copies_each_row_once(said: dict[str, Any]) -> None:
     assert "1000 rows to tides-" in said["first"]["says"]
     assert ", 1000 of them in tides-" in said["first"]["says"]
     assert said["first"]["says"].endswith("-copies, 1000 different")
 
 
-def test_filters_leave_one_task_with_a_few_offsets(said: dict[str, Any]) -> None:
+def filters_leave_one_task_with_a_few_offsets(said: dict[str, Any]) -> None:
     assert said["filtered"] == {"offsets": [*range(20, 25)], "tasks": 1, "all tasks": 2}
 
 
-def test_mistakes_are_told_before_anything_runs(said: dict[str, Any]) -> None:
+def mistakes_are_told_before_anything_runs(said: dict[str, Any]) -> None:
     told = said["mistakes"]
     assert "unknown option 'startingoffset'; did you mean 'startingOffsets'?" in told["option"]
     assert "the column value is bigint: it must be string or binary" in told["type"]
     assert 'a topic is never overwritten: say mode("append")' in told["overwrite"]
     assert "no such topic or partition" in told["topic"]
+
+
+def test_what_one_session_did(
+    said: dict[str, Any], asked: dict[str, Any], cluster: Cluster
+) -> None:
+    """One test: else each worker that takes one of several starts a session of its own."""
+    one_program_gives_the_same_rows_with_either_format_and_reader(said, asked)
+    a_checkpoint_of_the_connector_goes_on_with_ours(said)
+    a_stream_is_written_exactly_once_and_a_group_shows_its_lag(said, asked, cluster)
+    a_batch_that_is_written_twice_under_one_name_is_there_once(said)
+    the_first_pipeline_copies_each_row_once(said)
+    filters_leave_one_task_with_a_few_offsets(said)
+    mistakes_are_told_before_anything_runs(said)

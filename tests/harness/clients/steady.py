@@ -84,6 +84,12 @@ class Steady:
         self._process.stdin.write(json.dumps(call) + "\n")
         self._process.stdin.flush()
 
+    def kill(self) -> None:
+        """Where it cannot be finished."""
+        if self._process is not None and self._process.poll() is None:
+            with self._process as process:
+                process.kill()
+
     def finish(self) -> Outcome:
         assert self._process is not None
         with self._process as process:
