@@ -60,6 +60,7 @@ from tidelog.spark.reading import plan_ranges, read_range
 from tidelog.spark.rows import check_columns
 from tidelog.spark.stream import Forgetful, Stream
 from tidelog.spark.tasks import Point, Reached, TaskInfo, Written, go_on
+from tidelog.spark.workers import settle
 from tidelog.spark.writing import SinkError, write_at_least_once
 
 _LOG = logging.getLogger("tidelog.spark")
@@ -112,6 +113,7 @@ class TidelogDataSource(DataSource):
     ) -> DataSourceStreamArrowWriter:
         options = sink_options(self.options, Mode.STREAM)
         check_columns(_types(schema), topic=options.topic)
+        settle()
         return StreamWriter(options, type(self).reached)
 
 
@@ -129,9 +131,9 @@ class RangePartition(InputPartition):
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
     """Where there is nothing to read, Spark has one task all the same."""
-    if not isinstance(partition, RangePartition):
-        return iter(())
-    return read_range(partition.wanted, options)
+    if isinstance(partition, RangePartition):
+        yield from read_range(partition.wanted, options)
+    settle()
 
 
 class BatchReader(DataSourceReader):
@@ -348,7 +350,9 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Done:
         driver, task = self._driver, _task(batch=0)
-        return Done(task.query, _write(driver.options, driver.reached, task, iterator))
+        written = _write(driver.options, driver.reached, task, iterator)
+        settle()
+        return Done(task.query, written)
 
     def commit(self, messages: list[Any]) -> None:
         self._driver.commit(messages, 0)
@@ -367,7 +371,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         driver, task = self._driver, _task()
         if task.batch < 0 and driver.options.delivery != AT_LEAST_ONCE:
             raise SinkError("Spark does not say which micro-batch this is")
-        return Done(task.query, _write(driver.options, driver.reached, task, iterator))
+        written = _write(driver.options, driver.reached, task, iterator)
+        settle()
+        return Done(task.query, written)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 -- Spark's name
         self._driver.commit(messages, batchId)
