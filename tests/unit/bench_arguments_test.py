@@ -29,6 +29,7 @@ PROGRAMS = (
     "small_requests",
     "spark_decode",
     "spark_encode",
+    "spark_io",
     "startup",
 )
 
