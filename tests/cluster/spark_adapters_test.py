@@ -66,6 +66,15 @@ def test_a_batch_is_planned_and_read(cluster: Cluster, topic: str) -> None:
     assert list(reader.read(InputPartition(None))) == []
 
 
+def test_one_task_reads_small_partitions_one_after_the_other(cluster: Cluster, topic: str) -> None:
+    reader = source_of(cluster, topic, tidelog_minOffsetsPerTask="6").reader(StructType())
+    assert len(reader.partitions()) == 1
+    assert values(reader) == [b"0", b"2", b"4", b"6", b"8", b"1", b"3", b"5", b"7", b"9"]
+    stream = source_of(cluster, topic, tidelog_minOffsetsPerTask="3").streamReader(StructType())
+    start, end = {topic: {"0": 0, "1": 0}}, {topic: {"0": 2, "1": 5}}
+    assert len(stream.partitions(start, end)) == 1, "2 are too few, with 5 more it is enough"
+
+
 def test_filters_are_taken_and_given_back(cluster: Cluster, topic: str) -> None:
     reader = source_of(cluster, topic, tidelog_pushdown="true").reader(StructType())
     assert isinstance(reader, FilteredReader)

@@ -9,6 +9,7 @@ from tidelog.spark.loss import loss_of, vanished
 from tidelog.spark.offsets import (
     OffsetRange,
     from_json,
+    gathered,
     limited,
     ranges_between,
     split,
@@ -22,6 +23,19 @@ def span(number: int, start: int, end: int) -> OffsetRange:
 
 def edges(ranges: list[OffsetRange]) -> list[tuple[int, int, int]]:
     return [(one.partition, one.start, one.end) for one in ranges]
+
+
+def test_small_ranges_are_one_tasks_until_it_has_enough() -> None:
+    ranges = [span(0, 0, 3), span(1, 5, 9), span(2, 0, 50), span(3, 0, 1), span(4, 0, 2)]
+    tasks = gathered(ranges, size_min=7)
+    assert [[one.partition for one in task] for task in tasks] == [[0, 1], [2], [3, 4]]
+    assert [one for task in tasks for one in task] == ranges, "in order, and none is lost"
+
+
+def test_without_a_least_size_each_range_is_a_task() -> None:
+    ranges = [span(0, 0, 1), span(1, 0, 9)]
+    assert gathered(ranges, size_min=1) == [(ranges[0],), (ranges[1],)]
+    assert gathered([], size_min=1) == []
 
 
 def test_equal_offsets_are_equal_texts_in_whatever_order_they_were_found() -> None:

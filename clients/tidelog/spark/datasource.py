@@ -42,7 +42,7 @@ from tidelog.spark.columns import Column
 from tidelog.spark.connections import client_of
 from tidelog.spark.exactly_once import Sink, Writer, finish, let_go
 from tidelog.spark.initial_file import InitialFile
-from tidelog.spark.offsets import Json, OffsetRange
+from tidelog.spark.offsets import Json, OffsetRange, gathered
 from tidelog.spark.option_rows import AT_LEAST_ONCE, EXACTLY_ONCE, EXACTLY_ONCE_ATOMIC
 from tidelog.spark.options import (
     Mode,
@@ -122,17 +122,23 @@ def _types(schema: StructType) -> dict[str, str]:
 
 
 class RangePartition(InputPartition):
-    """A range of offsets on its way to the task that reads it."""
+    """Ranges of offsets on their way to the task that reads them."""
 
-    def __init__(self, wanted: OffsetRange) -> None:
+    def __init__(self, wanted: Sequence[OffsetRange]) -> None:
         super().__init__(wanted)
         self.wanted = wanted
+
+
+def _tasks(options: SourceOptions, ranges: Iterable[OffsetRange]) -> list[RangePartition]:
+    found = gathered(ranges, size_min=options.offsets_per_task_min)
+    return [RangePartition(one) for one in found]
 
 
 def _read(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
     """Where there is nothing to read, Spark has one task all the same."""
     if isinstance(partition, RangePartition):
-        yield from read_range(partition.wanted, options)
+        for one in partition.wanted:
+            yield from read_range(one, options)
     settle()
 
 
@@ -144,7 +150,7 @@ class BatchReader(DataSourceReader):
         self.pushed = Pushed()
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [RangePartition(one) for one in plan_ranges(self.options, self.pushed)]
+        return _tasks(self.options, plan_ranges(self.options, self.pushed))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(self.options, partition)
@@ -222,7 +228,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.stream.report()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        return [RangePartition(one) for one in self.stream.ranges(start, end)]
+        return _tasks(self.options, self.stream.ranges(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(self.options, partition)

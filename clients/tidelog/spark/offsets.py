@@ -93,6 +93,21 @@ def split(
     return cut
 
 
+def gathered(ranges: Iterable[OffsetRange], *, size_min: int) -> list[tuple[OffsetRange, ...]]:
+    """Ranges that one task reads, one after the other: as many as have so many offsets together.
+
+    Only the last task may have fewer.
+    """
+    tasks: list[tuple[OffsetRange, ...]] = []
+    chosen: list[OffsetRange] = []
+    for one in ranges:
+        chosen.append(one)
+        if sum(each.size for each in chosen) >= size_min:
+            tasks.append(tuple(chosen))
+            chosen = []
+    return [*tasks, tuple(chosen)] if chosen else tasks
+
+
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
     if parts <= 1:
         return [whole]

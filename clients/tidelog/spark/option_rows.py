@@ -145,6 +145,11 @@ _SOURCE: Final = (
     ),
     _count("minPartitions", "splits large ranges until there are about so many tasks"),
     _count("maxRecordsPerPartition", "splits ranges of more offsets than that into several tasks"),
+    _count(
+        "tidelog.minOffsetsPerTask",
+        "has one task read several partitions, until it has so many offsets: for small "
+        "micro-batches, of which most is the start of tasks",
+    ),
     _flag("includeHeaders", "adds the column headers"),
     Setting(
         "kafkaConsumer.pollTimeoutMs",

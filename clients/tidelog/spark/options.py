@@ -138,6 +138,7 @@ class SourceOptions:
     fail_on_data_loss: bool
     partitions_min: int | None
     records_per_partition_max: int | None
+    offsets_per_task_min: int
     columns: Columns
     pushdown: bool
     fetching: Fetching
@@ -234,6 +235,7 @@ def source_options(given: Mapping[str, str], mode: Mode) -> SourceOptions:
         fail_on_data_loss=options("failOnDataLoss"),
         partitions_min=options("minPartitions"),
         records_per_partition_max=options("maxRecordsPerPartition"),
+        offsets_per_task_min=options("tidelog.minOffsetsPerTask") or 1,
         columns=_columns(options),
         pushdown=options("tidelog.pushdown"),
         fetching=_fetching(options),
