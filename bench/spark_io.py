@@ -32,6 +32,9 @@ from measuring import (
 )
 
 PARTITIONS = 4
+STREAM_ROWS = 60_000
+"""More than a stream takes until it is stopped."""
+STREAM_PARTS = ("addBatch", "walCommit", "commitOffsets", "queryPlanning", "latestOffset")
 _MILLION = 1e6
 _EXACTLY_ONCE = {"tidelog.delivery": "exactly-once", "tidelog.sink.onMissingMarker": "write"}
 GOALS = {
@@ -133,10 +136,10 @@ def spark(asked: argparse.Namespace, cluster: Cluster) -> Iterator[Session]:
         process.stdin.close()
 
 
-def make_topic(cluster: Cluster, name: str) -> str:
+def make_topic(cluster: Cluster, name: str, partitions: int = PARTITIONS) -> str:
     copies = min(3, len(cluster.bootstrap.split(",")))
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, copies)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, copies)])[name].result(30)
     return name
 
 
@@ -205,20 +208,20 @@ class Round:
         return {name: self.run(name) for name in self._jobs}
 
 
-def micro_batches(session: Session, cluster: Cluster, filled: str) -> Figures:
-    """One after the other, in the same minute."""
-    out = make_topic(cluster, f"{filled}-out")
-    rate = session.ask({"do": "stream", "topic": filled, "ours": False})
-    ours = session.ask({"do": "stream", "topic": filled, "ours": True})
-    drop_topic(cluster, out)
-    took = {
-        name: middle(found, "triggerExecution", 0) or 0.0
-        for name, found in (("rate_batch", rate), ("our_batch", ours))
+def micro_batches(session: Session, cluster: Cluster) -> Figures:
+    """One after the other, in the same minute; topics with as many partitions as Spark's own
+    source has, and with one task for both of them."""
+    topic = make_topic(cluster, "spark-io-stream", partitions=2)
+    make_topic(cluster, f"{topic}-out", partitions=2)
+    session.ask({"do": "write", "format": "tidelog", "topic": topic, "rows": STREAM_ROWS})
+    one_task = {"tidelog.minOffsetsPerTask": str(STREAM_ROWS)}
+    found = {
+        "rate_batch": session.ask({"do": "stream", "topic": ""}),
+        "our_batch": session.ask({"do": "stream", "topic": topic}),
+        "one_task_batch": session.ask({"do": "stream", "topic": topic, **one_task}),
     }
-    parts = {
-        f"our_{part}_ms": middle(ours, part, 0)
-        for part in ("addBatch", "walCommit", "commitOffsets", "queryPlanning", "latestOffset")
-    }
+    took = {name: (middle(each, "triggerExecution", 0) or 0) for name, each in found.items()}
+    parts = {f"our_{part}_ms": middle(found["our_batch"], part, 0) for part in STREAM_PARTS}
     return {
         **{f"{name}_s": value / 1000 for name, value in took.items()},
         "batch_over_rate_s": round((took["our_batch"] - took["rate_batch"]) / 1000, 3),
@@ -266,7 +269,7 @@ def run(asked: argparse.Namespace) -> None:
             wait_quiet(asked.quiet_wait, known=cluster.pids)
             rounds.append(turn.all())
             print(json.dumps(rounds[-1]), file=sys.stderr, flush=True)
-        streams = micro_batches(session, cluster, filled) if _streams(asked) else {}
+        streams = micro_batches(session, cluster) if _streams(asked) else {}
     figures = medians(rounds)
     runs = [
         {"noisy": max(side["other_share"] for side in one.values()) > asked.noise, **one}

@@ -18,9 +18,9 @@ from spark_sources import MemorySource, PlainSource, produce_rows
 from tidelog.spark.sessions import session
 
 _PATIENCE_S = 120.0
-_BATCHES = 12
+_BATCHES = 16
 """Of a stream, of which the first ones warm it up."""
-_WARM_UP = 4
+_WARM_UP = 6
 _RATE = {"rowsPerBatch": "2000", "numPartitions": "2"}
 
 
@@ -61,25 +61,26 @@ class Jobs:
         produce = partial(produce_rows, self._bootstrap, topic)
         return _seconds(partial(self._rows(rows).foreachPartition, produce))
 
-    def stream(self, *, topic: str, ours: bool) -> list[dict[str, float]]:
-        """A stream of small micro-batches: of our source and sink, or of Spark's own to nowhere.
-        What each warm one took in all, and in its parts, in milliseconds."""
+    def stream(self, *, topic: str, **options: str) -> list[dict[str, float]]:
+        """A stream of small micro-batches: of our source and sink, or, without a topic, of Spark's
+        own to nowhere. What each warm one took in all, and in its parts, in milliseconds."""
         with tempfile.TemporaryDirectory() as checkpoint:
-            made = self._of_ours(topic) if ours else self._of_sparks()
-            writer = made.writeStream.format("tidelog" if ours else "noop")
-            if ours:
+            made = self._of_ours(topic, options) if topic else self._of_sparks()
+            writer = made.writeStream.format("tidelog" if topic else "noop")
+            if topic:
                 writer = writer.option("kafka.bootstrap.servers", self._bootstrap)
                 writer = writer.option("topic", f"{topic}-out")
             query = writer.option("checkpointLocation", checkpoint).start()
             return _warm_batches(query)
 
-    def _of_ours(self, topic: str) -> DataFrame:
+    def _of_ours(self, topic: str, options: dict[str, str]) -> DataFrame:
         reader = self._spark.readStream.format("tidelog").options(
             **{
                 "kafka.bootstrap.servers": self._bootstrap,
                 "subscribe": topic,
                 "startingOffsets": "earliest",
                 "maxOffsetsPerTrigger": _RATE["rowsPerBatch"],
+                **options,
             }
         )
         return reader.load().select("key", "value")
