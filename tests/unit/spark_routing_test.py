@@ -5,7 +5,7 @@ import pytest
 
 from tidelog.clients.producer.partitioner import partition_of_key
 from tidelog.spark.routing import Part, Router
-from tidelog.spark.rows import RowError, check_columns, written_columns
+from tidelog.spark.rows import RowError, check_columns, gathered, written_columns
 
 
 def rows(**columns: object) -> pa.RecordBatch:
@@ -24,6 +24,20 @@ def routed(router: Router, batch: pa.RecordBatch) -> dict[tuple[str, int], list[
 
 def of_three(topic: str | None = "t", first: int = 0) -> Router:
     return Router(topic, lambda _: 3, first=first)
+
+
+def test_small_batches_are_gathered_in_order_until_it_is_enough() -> None:
+    small = [rows(value=[b"%d" % n] * 10) for n in range(7)]
+    found = list(gathered(small, bytes_min=3 * small[0].nbytes))
+    assert [one.num_rows for one in found] == [30, 30, 10], "the last ones are not forgotten"
+    values = [value for one in found for value in one.column("value").to_pylist()]
+    assert values == [value for one in small for value in one.column("value").to_pylist()]
+    assert list(gathered([])) == []
+
+
+def test_a_batch_that_is_enough_goes_on_as_it_is() -> None:
+    large = [rows(value=[b"x" * 100]), rows(value=[b"y" * 100])]
+    assert [id(one) for one in gathered(large, bytes_min=1)] == [id(one) for one in large]
 
 
 def test_keys_decide_as_they_do_in_java_and_rows_keep_their_order() -> None:

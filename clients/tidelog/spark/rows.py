@@ -1,12 +1,15 @@
 """What a writer is given, as columns that can be encoded: checked once, cast batch by batch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
+from tidelog.kernel.limits import MIB
 from tidelog.spark.columns import HEADER_TYPE
 
+GATHERED_BYTES: Final = 2 * MIB
+"""Then rows are sent: enough that partitions get record batches that are full, and no more."""
 WRITTEN: Final[Mapping[str, Any]] = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -41,6 +44,28 @@ def check_columns(types: Mapping[str, str], *, topic: str | None) -> None:
         given = types.get(name)
         if given is not None and given not in fitting:
             raise RowError(f"the column {name} is {given}: it must be {' or '.join(fitting)}")
+
+
+def gathered(batches: Iterable[Any], *, bytes_min: int = GATHERED_BYTES) -> Iterator[Any]:
+    """The same rows in larger batches: of Spark's many small ones each would be shared out among
+    all partitions, and make record batches that are far from full."""
+    held: list[Any] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= bytes_min:
+            yield from _as_one(held)
+            held, size = [], 0
+    yield from _as_one(held)
+
+
+def _as_one(held: list[Any]) -> list[Any]:
+    """Or a few, where Arrow cannot have that much in one."""
+    if len(held) <= 1:
+        return held
+    found: list[Any] = pa.Table.from_batches(held).combine_chunks().to_batches()
+    return found
 
 
 def written_columns(batch: Any, *, with_headers: bool) -> Any:  # noqa: ANN401 -- a RecordBatch

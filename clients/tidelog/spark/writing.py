@@ -14,7 +14,7 @@ from tidelog.spark.arrow import Encoder
 from tidelog.spark.options import SinkOptions, Subscribed
 from tidelog.spark.planning import find_partitions
 from tidelog.spark.routing import Router
-from tidelog.spark.rows import written_columns
+from tidelog.spark.rows import gathered, written_columns
 from tidelog.spark.tasks import TaskInfo, Written
 from tidelog.wire.errors import ErrorCode, Rejected
 
@@ -56,7 +56,7 @@ def write_rows(
     encoder = Encoder(producing.codec, batch_bytes=producing.batch_bytes)
     router = Router(options.topic, partition_count, first=first)
     rows = 0
-    for batch in batches:
+    for batch in gathered(batches):
         columns = written_columns(batch, with_headers=options.with_headers)
         now = time.time_ns() // 1_000_000
         for part in router.parts(columns):
