@@ -86,7 +86,7 @@ class Session:
         before, busy, began = self._cpu(), busy_s(), time.monotonic()
         wall_s = self.ask(asked)
         whole_s, busy = time.monotonic() - began, busy_s() - busy
-        spent = {name: value - before.get(name, 0.0) for name, value in self._cpu().items()}
+        spent = {name: _spent(before[name], after) for name, after in self._cpu().items()}
         return {
             "wall_s": round(wall_s, 3),
             "rows_per_s": round(rows / wall_s),
@@ -95,12 +95,17 @@ class Session:
             "other_share": round(max(0.0, busy - sum(spent.values())) / (whole_s * CPUS), 3),
         }
 
-    def _cpu(self) -> dict[str, float]:
+    def _cpu(self) -> dict[str, dict[int, float]]:
         brokers = tree(self._cluster.pids)
         spark = tree([self._process.pid]) - brokers
         jvm = {pid for pid in spark if _name(pid) == "java"}
         parts = {"jvm": jvm, "python": spark - jvm, "broker": brokers}
-        return {name: sum(thread_cpu_s(pids).values()) for name, pids in parts.items()}
+        return {name: thread_cpu_s(pids) for name, pids in parts.items()}
+
+
+def _spent(before: dict[int, float], after: dict[int, float]) -> float:
+    """By the threads that are left: Spark ends Python workers that have long been idle."""
+    return sum(seconds - before.get(thread, 0.0) for thread, seconds in after.items())
 
 
 def _name(pid: int) -> str:
