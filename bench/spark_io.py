@@ -277,7 +277,10 @@ def run(asked: argparse.Namespace) -> None:
         streams = micro_batches(session, cluster) if _streams(asked) else {}
     figures = medians(rounds)
     runs = [
-        {"noisy": max(side["other_share"] for side in one.values()) > asked.noise, **one}
+        {
+            "noisy": max((side["other_share"] for side in one.values()), default=0.0) > asked.noise,
+            **one,
+        }
         for one in rounds
     ]
     settings = {
