@@ -81,8 +81,8 @@ PROGRAMS = {
     "recovery": (["--mib", "2"], {"seconds", "peak_memory_mib"}),
     "rolling": (["--rest", "0"], {"lag_max_s", "late_max_s", "refused"}),
     "small_requests": (["--seconds", "0.2", "--mb", "20"], {"broker_ms_per_request"}),
-    "spark_decode": (["--rows", "2000"], {"columns_rows_per_cpu_s", "client_rows_per_cpu_s"}),
-    "spark_encode": (["--rows", "2000"], {"columns_rows_per_cpu_s", "hashed_rows_per_cpu_s"}),
+    "spark_decode": (["--rows", "20000"], {"columns_rows_per_cpu_s", "client_rows_per_cpu_s"}),
+    "spark_encode": (["--rows", "20000"], {"columns_rows_per_cpu_s", "hashed_rows_per_cpu_s"}),
     "startup": (["--brokers", "3", "--idle", "0.3"], {"first_ack_s", "idle_pss_mb", "stop_s"}),
     "transactions": (
         ["--alone", "--seconds", "0.2", "--warm", "0.2", "--large-size", "10", "--kills", "1"],
