@@ -88,9 +88,10 @@ def ledger_name(run_id: str, owner: str, part: int | None) -> str:
     return f"/tidelog-{run_id}-ledger-{owner}{'' if part is None else f'-{part}'}"
 
 
-def faults_name(run_id: str, broker_id: int) -> str:
-    """The shared-memory name of a broker's disk faults; there is none before the first one."""
-    return f"/tidelog-{run_id}-faults-{broker_id}"
+def faults_name(run_id: str, broker_id: int | None) -> str:
+    """The shared-memory name of a broker's disk faults; there is none before the first one. Without
+    a broker the beginning of all such."""
+    return f"/tidelog-{run_id}-faults-{'' if broker_id is None else broker_id}"
 
 
 def broker_ledger(broker_id: int) -> str:

@@ -234,8 +234,8 @@ def status(target: Target, *, as_json: bool) -> None:
 
 def _sick(run: "Run") -> "list[Sick]":
     """Faults that were made on purpose: whoever wonders what is the matter is told."""
-    page = Path(f"/dev/shm{faults_name(run.run_id, 0)}")  # noqa: S108 -- where Linux keeps it
-    if not any(page.parent.glob(f"{page.name.removesuffix('0')}*")):
+    pages = Path(f"/dev/shm{faults_name(run.run_id, None)}*")  # noqa: S108 -- where Linux keeps it
+    if not any(pages.parent.glob(pages.name)):
         return []  # most often; and then nothing heavy is imported
     from tidelog.tools.chaos.sick_disks import sick_in  # noqa: PLC0415 -- `up` needs none of it
 
