@@ -121,7 +121,8 @@ consumer = KafkaConsumer(
 )
 polls = 0
 while polls < 2:
-    for records in consumer.poll(timeout_ms=100).values():
+    # Long enough to join within: see "kafka-python" in docs/clients.md.
+    for records in consumer.poll(timeout_ms=30_000).values():
         polls += 1
         print(*(record.offset for record in records), flush=True)
         time.sleep(0.05)  # work: the interval is over when it asks for more

@@ -230,7 +230,7 @@ def test_a_leader_whose_disk_stands_still_hands_over(stage: Stage) -> None:
     has nothing to say."""
     stage.sent(b"before")
     pid = stage.pid(A)
-    sick(stage, "slow-disk", A, "--delay", "8s", "--partition", "t:0", "--file", "log", "--once")
+    sick(stage, "slow-disk", A, "--delay", "20s", "--partition", "t:0", "--file", "log", "--once")
     assert stage.sent(b"elsewhere") == [1]
     assert stage.view().leader in {B, C}
     heal(stage)

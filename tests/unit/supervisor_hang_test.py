@@ -196,6 +196,20 @@ def test_after_it_was_starved_a_process_has_its_whole_time_again() -> None:
     assert [change for _, change in bench.changes] == [Hung(BROKER, "silent")]
 
 
+def test_a_process_that_sleeps_in_steps_hangs_though_it_is_seen_to_wake() -> None:
+    """Only the looks that found it kept from running are taken off its silence."""
+    bench = Bench()
+    bench.run(s(1), BROKER)
+    heard = bench.heard
+    for number in range(40):
+        bench.now = Instant(bench.now + LOOK_EVERY)
+        wakes = number % 5 == 4
+        bench.look({BROKER: Reading(1, stopped=False, heartbeat=heard, runnable=wakes)})
+    ((after, change),) = bench.changes
+    assert change == Hung(BROKER, "silent")
+    assert s(1) + s(6) * 5 // 4 - LOOK_EVERY <= after <= s(1) + s(6) * 5 // 4 + LOOK_EVERY
+
+
 def test_a_stopped_coordinator_is_not_waited_for_where_another_stands_by() -> None:
     bench = Bench()
     bench.look({COORDINATOR: Reading(1, stopped=False, heartbeat=bench.heard)})

@@ -1,7 +1,7 @@
 """Which processes hang: stopped by a signal, or silent on the board. Pure.
 
 A busy machine must not look like a hung process: where the watcher itself was late, every silence
-is counted anew from that moment; and so is that of a process which wants to run and is not let.
+is counted anew from that moment; and the time a process wants to run and is not let is no silence.
 """
 
 from collections.abc import Mapping
@@ -55,9 +55,9 @@ class _Watched(Struct):
     hung: bool = False
     heartbeat: Instant = Instant(0)
     silent_from: Instant = Instant(0)
-    """Since then it neither beat nor was kept from it."""
+    """When it last beat, and later by all the time it was kept from that."""
     cpu_ns: int = 0
-    """What it had used at that moment."""
+    """What it had used when it last beat."""
     replaceable: bool = False
 
 
@@ -70,7 +70,8 @@ class HangWatch(Struct):
     watched: dict[Name, _Watched] = field(default_factory=dict)
 
     def look(self, now: Instant, readings: Mapping[Name, Reading]) -> list[Hung | Resumed]:
-        if self.looked is None or now - self.looked > _LATE:
+        since_last = 0 if self.looked is None else now - self.looked
+        if self.looked is None or since_last > _LATE:
             self.trusted_from = now
         self.looked = now
         self.watched = {
@@ -78,6 +79,7 @@ class HangWatch(Struct):
         }
         changes: list[Hung | Resumed] = []
         for name, reading in readings.items():
+            self._note_silence(now, since_last, self.watched[name], reading)
             changes += self._judge(now, name, reading)
         return changes
 
@@ -107,22 +109,25 @@ class HangWatch(Struct):
             watched.stopped_since = None
         elif watched.stopped_since is None:
             watched.stopped_since = now
-        self._note_silence(now, watched, reading)
         why = self._why_hung(now, name, watched)
         if (why is not None) == watched.hung:
             return []
         watched.hung = why is not None
         return [Resumed(name) if why is None else Hung(name, why)]
 
-    def _note_silence(self, now: Instant, watched: _Watched, reading: Reading) -> None:
+    def _note_silence(
+        self, now: Instant, since_last: int, watched: _Watched, reading: Reading
+    ) -> None:
+        """Who waits for a CPU has only that time excused: one that sleeps is found waking at some
+        look or other, above all where the machine is busy."""
         if reading.heartbeat != watched.heartbeat:
             watched.heartbeat = watched.silent_from = reading.heartbeat
             watched.cpu_ns = reading.cpu_ns
         elif reading.runnable:
             used = (reading.cpu_ns - watched.cpu_ns) * _STARVED_SHARE
-            if used < now - max(watched.silent_from, self.trusted_from):
-                watched.silent_from = now
-                watched.cpu_ns = reading.cpu_ns
+            if used < now - max(watched.heartbeat, self.trusted_from):
+                counted_from = max(watched.silent_from, self.trusted_from)
+                watched.silent_from = min(now, Instant(counted_from + since_last))
 
     def _why_hung(self, now: Instant, name: Name, watched: _Watched) -> str | None:
         if watched.stopped_since is not None:
