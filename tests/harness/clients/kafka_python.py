@@ -188,8 +188,9 @@ def _messages(consumer: KafkaConsumer, count: int) -> Iterator[Stored]:
     deadline = time.monotonic() + DEADLINE_S
     left = count
     while left:
-        assert time.monotonic() < deadline, f"{left} of {count} records did not come"
-        polled = consumer.poll(timeout_ms=1_000, max_records=left)
+        patience_s = deadline - time.monotonic()
+        assert patience_s > 0, f"{left} of {count} records did not come"
+        polled = consumer.poll(timeout_ms=int(patience_s * 1_000), max_records=left)
         for message in (message for batch in polled.values() for message in batch):
             yield _stored(message)
             left -= 1
