@@ -1,5 +1,7 @@
-"""What `tidelog up` refuses before anything is started."""
+"""What `tidelog up` refuses before anything is started, and what it says of the unforeseen."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,26 @@ def test_of_one_broker_its_own_settings_count_with_those_of_all(tmp_path: Path) 
 
 def test_bytes_have_a_limit_of_their_own(tmp_path: Path) -> None:
     assert wish(Flags(("flush.policy=bytes",)), {}, tmp_path).settings == {"flush.policy": "bytes"}
+
+
+FAILS = """
+import sys
+from tidelog.tools.supervisor import up
+from tidelog.tools.supervisor.report import PipeReport
+
+def prepare(*_):
+    raise OSError(5, "the machine is broken")
+
+up._Preparation.prepare = prepare
+request = up.Request("c", up.Path("/nowhere"), None, detached=True)
+sys.exit(up.detach(request, PipeReport(1), up.Instant(0)))
+"""
+
+
+def test_who_waits_for_a_start_hears_what_nobody_foresaw() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FAILS], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert "the supervisor failed: OSError: [Errno 5] the machine is broken" in done.stdout
+    assert "Traceback" in done.stderr

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import time
+import traceback
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
@@ -144,7 +145,15 @@ def _detached(request: Request, writer: int, began: Instant) -> int:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.close(null)
-    code = start(request, PipeReport(writer), began)
+    report = PipeReport(writer)
+    try:
+        code = start(request, report, began)
+    except Exception as error:
+        # A bug, or a failing of the machine nobody thought of: who waits hears it here, and our
+        # standard error, which is the log by now, has the rest.
+        traceback.print_exc()
+        report.failed(f"the supervisor failed: {type(error).__name__}: {error}", FAILED)
+        code = FAILED
     log.info("supervisor_ended", code=code)
     return code
 
