@@ -4,6 +4,7 @@ Two brokers get the same history. One keeps what requests say (`produce_again.py
 forgets it at once, so that every request goes the general way.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -40,6 +41,7 @@ START_MS = 1_700_000_000_000
 TOPICS = ("plain", "plain", "plain", "shared", "shared", "stamped", "packed", "compacted", "broken")
 NAMES = ("tx",) * 12 + ("", "another", "n" * 126, "n" * 127, "n" * 255, "n" * 400)
 CODES = (0,) * 8 + (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS)
+NOBODYS = Uuid(b"\x5a" * 16)
 ODD_TOPICS = (min(INTERNAL_TOPICS), "nowhere", "long" * 40, "")
 
 
@@ -150,6 +152,9 @@ class Side:
         """Errors of the disk name files; both folders' names are equally long."""
         return said.replace(str(self.directory).encode(), b"")
 
+    def ids(self) -> dict[str, Uuid]:
+        return {one.name: topic_id for topic_id, one in self.bench.image.topics.items()}
+
     def files(self) -> dict[str, bytes]:
         found = self.directory.glob("*/*.log")
         return {str(one.relative_to(self.directory)): one.read_bytes() for one in found}
@@ -158,8 +163,9 @@ class Side:
 class History:
     """What both sides live through, drawn from a seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, ids: Mapping[str, Uuid]) -> None:
         self._random = Random(seed)
+        self._ids = ids
         self._sequence: dict[tuple[str, int, int, int], int] = {}
         self._sent: list[bytes] = []
 
@@ -184,6 +190,7 @@ class History:
             topic_data=[
                 TopicProduceData(
                     name=topic,
+                    topic_id=self._id_of(topic),
                     partition_data=[
                         PartitionProduceData(
                             index=partition,
@@ -195,10 +202,13 @@ class History:
             ]
             * random.choice((1,) * 20 + (0, 2)),
         )
-        version = random.choice((6, 7, 8, 9, 9, 9, 11, 11, 12, 12))
+        version = random.choice((6, 7, 8, 9, 9, 9, 11, 11, 12, 12, 13, 13))
         frame = request_bytes(API, version, message, random.randrange(2**31))[4:]
         self._sent = [*self._sent[-20:], frame]
         return frame
+
+    def _id_of(self, topic: str) -> Uuid:
+        return self._ids.get(topic, NOBODYS)
 
     def _ordinary(self) -> bytes:
         """As a producer in a transaction sends one after the other."""
@@ -208,9 +218,11 @@ class History:
             transactional_id="tx",
             acks=-1,
             timeout_ms=5,
-            topic_data=[TopicProduceData(name=key[0], partition_data=[data])],
+            topic_data=[
+                TopicProduceData(name=key[0], topic_id=self._id_of(key[0]), partition_data=[data])
+            ],
         )
-        version = self._random.choice((8, 9, 11, 12))
+        version = self._random.choice((8, 9, 11, 12, 13))
         return request_bytes(API, version, message, self._random.randrange(2**31))[4:]
 
     def _batch(self, key: tuple[str, int], *, transactional: bool) -> memoryview | None:
@@ -293,7 +305,7 @@ class History:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_both_ways_answer_and_do_the_same(tmp_path: Path, seed: int) -> None:
     short, general = Side(tmp_path / "one", Counting), Side(tmp_path / "two", Forgetful)
-    history = History(seed)
+    history = History(seed, short.ids())
     for step in range(STEPS):
         history.step([short, general])
         assert short.seen() == general.seen(), f"seed {seed}, step {step}"

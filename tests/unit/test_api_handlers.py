@@ -207,10 +207,22 @@ def test_offsets_are_listed_by_position_and_by_time(bench: HandlerBench) -> None
     assert list_offset(bench, -3).offset == 1
     assert list_offset(bench, -4, version=8).offset == 0
     assert list_offset(bench, -5, version=9).offset == -1
+    assert list_offset(bench, -6, version=11).offset == -1
     assert list_offset(bench, START_MS + 150).offset == 1
     assert list_offset(bench, START_MS + 301).offset == -1
     assert list_offset(bench, -3, version=6).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert list_offset(bench, -6, version=10).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert list_offset(bench, -1, epoch=5).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_who_leaves_a_replica_in_its_question_for_offsets_is_answered(bench: HandlerBench) -> None:
+    bench.topic("t")
+    produced(bench, "t", b"x")
+    asked = k02_list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topic = k02_list_offsets.ListOffsetsTopic(name="t", partitions=[asked])
+    request = k02_list_offsets.ListOffsetsRequest(replica_id=0, topics=[topic])
+    (row,) = bench.ask(k02_list_offsets.API, 7, request).topics[0].partitions
+    assert (row.error_code, row.offset) == (0, 1)
 
 
 def test_a_partition_listed_twice_is_an_error_for_that_partition(bench: HandlerBench) -> None:

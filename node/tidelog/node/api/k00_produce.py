@@ -1,9 +1,8 @@
-"""Produce (key 0), versions 3-12. v7 zstd, v8 record errors, v9 flexible, v10 leader hints, v11
-TRANSACTION_ABORTABLE, v12 adds its partitions to the transaction.
+"""Produce (key 0), versions 3-13. v7 zstd, v8 record errors, v9 flexible, v10 leader hints, v11
+TRANSACTION_ABORTABLE, v12 adds its partitions to the transaction, v13 topic ids.
 
-Not done: version 13 (topic ids in produce).
-ApiVersions says the floor is 0, as Kafka's
-does: librdkafka before 2.12 sends uncompressed batches to a broker that does not.
+ApiVersions says the floor is 0, as Kafka's does: librdkafka before 2.12 sends uncompressed batches
+to a broker that does not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import Offset, Partition
+from tidelog.kernel.ids import Offset, Partition, Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import KIB
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
@@ -40,6 +39,7 @@ from tidelog.wire.messages.k00_produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from tidelog.wire.records import CODEC_MASK, HEADER_BYTES, BatchHeader
@@ -48,6 +48,8 @@ ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
 _ZSTD_VERSION: Final = 7
 _HINTS_VERSION: Final = 10
+BY_ID_VERSION: Final = 13
+"""From it on topics are named by their ids."""
 _ATTRIBUTES_LOW_AT: Final = 22
 _UNPACKED_AT_ONCE_MAX: Final = 4 * KIB
 """A compressed batch of a compacted topic that is larger is looked at in a thread."""
@@ -112,6 +114,9 @@ _NOTHING: Final = _Prepared({}, {})
 
 
 def produce(call: Call, request: ProduceRequest) -> object | None:
+    if call.version >= BY_ID_VERSION:
+        for topic in request.topic_data:
+            topic.name = name_of(call.broker, topic.topic_id)
     if not -1 <= request.acks <= 1:
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     fault = in_transaction.fault(request, call.version)
@@ -129,6 +134,12 @@ def produce(call: Call, request: ProduceRequest) -> object | None:
         _do_aside(call, request, {}, long_work)
         return None
     return _produce(call, request, _NOTHING)
+
+
+def name_of(broker: Broker, topic_id: Uuid) -> str:
+    """Of the topic with this id; empty where there is none, which no topic's name is."""
+    topic = broker.image.topics.get(topic_id)
+    return "" if topic is None else topic.name
 
 
 def _checked_in(call: Call, request: ProduceRequest, now: Instant, claims: Claims) -> None:
@@ -153,9 +164,9 @@ def _produce(call: Call, request: ProduceRequest, prepared: _Prepared) -> object
     answers = [
         TopicProduceResponse(
             name=topic.name,
+            topic_id=topic.topic_id,
             partition_responses=[
-                _append(call, topic.name, data, acks, pending, prepared)
-                for data in topic.partition_data
+                _append(call, topic, data, acks, pending, prepared) for data in topic.partition_data
             ],
         )
         for topic in request.topic_data
@@ -256,7 +267,7 @@ def _checked(records: memoryview, rules: BatchRules, now_ms: int, version: int) 
 
 def _append(
     call: Call,
-    topic: str,
+    topic: TopicProduceData,
     data: PartitionProduceData,
     acks: int,
     pending: list[Pending],
@@ -272,12 +283,14 @@ def _append(
 
 
 def _take(
-    call: Call, topic: str, data: PartitionProduceData, acks: int, prepared: _Prepared
+    call: Call, topic: TopicProduceData, data: PartitionProduceData, acks: int, prepared: _Prepared
 ) -> Pending:
     """Append one partition's batch, or refuse it."""
     broker = call.broker
-    replica, leader = partitions.led(broker, topic, data.index)
-    if topic in INTERNAL_TOPICS:
+    if call.version >= BY_ID_VERSION and not topic.name:
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID)
+    replica, leader = partitions.led(broker, topic.name, data.index)
+    if topic.name in INTERNAL_TOPICS:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write internal topics")
     records = data.records
     if records is None:
@@ -354,6 +367,7 @@ def _refuse_all(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
         responses=[
             TopicProduceResponse(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partition_responses=[refusal(data.index, refused) for data in topic.partition_data],
             )
             for topic in request.topic_data
@@ -436,7 +450,7 @@ def _with_hints(call: Call, answer: ProduceResponse) -> ProduceResponse:
 
 ROUTE = Route(
     api=API,
-    versions=range(3, 13),
+    versions=range(3, 14),
     handle=produce,
     note="acks 0, 1 and all; idempotent; in transactions (versions 1 and 2)",
     advertised_min=0,

@@ -1,4 +1,4 @@
-"""Fetch (key 1), versions 4-17. v7 sessions, v9 leader epochs, v11 racks, v12 divergence, v13 topic
+"""Fetch (key 1), versions 4-18. v7 sessions, v9 leader epochs, v11 racks, v12 divergence, v13 topic
 ids, v16 leader hints.
 
 Answers carry ranges of log files: the bytes pass through this process only where they come from the
@@ -396,5 +396,5 @@ def _list(responses: list[FetchableTopicResponse], want: Want, row: PartitionDat
 
 
 ROUTE = Route(
-    API, range(4, 18), fetch, "long poll, sendfile, sessions, closest replica, read_committed"
+    API, range(4, 19), fetch, "long poll, sendfile, sessions, closest replica, read_committed"
 )

@@ -1,5 +1,8 @@
-"""ListOffsets (key 2), versions 1-10. v2 what is committed, v4 leader epochs, v5 an end that is not
-known yet, v7 the largest timestamp, v9 tiered.
+"""ListOffsets (key 2), versions 1-11. v2 what is committed, v4 leader epochs, v5 an end that is not
+known yet, v7 the largest timestamp, v9 and v11 tiered.
+
+Whoever names a replica is answered as a consumer is: our followers do not ask, and some clients
+leave a 0 there (kafka-python after 3.0.12), which Kafka lets pass.
 """
 
 from collections import Counter
@@ -26,14 +29,19 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+EARLIEST_NOT_TIERED: Final = -6
+"""Kafka calls it earliest-pending-upload, and knows none where nothing is tiered."""
 _READ_COMMITTED: Final = 1
 _NOT_AVAILABLE_VERSION: Final = 5
-_FIRST_VERSION: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_FIRST_VERSION: Final = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_NOT_TIERED: 11,
+}
 
 
 def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    if request.replica_id >= 0:
-        return _refuse_all(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     topics: list[ListOffsetsTopicResponse] = []
     committed = request.isolation_level == _READ_COMMITTED
     for topic in request.topics:
@@ -82,7 +90,7 @@ def _find(
     is_certain = leader.high_watermark >= leader.epoch_start
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return (-1, log.start, max(0, log.epochs.epoch_at(log.start)))
-    if timestamp == LATEST_TIERED:
+    if timestamp in {LATEST_TIERED, EARLIEST_NOT_TIERED}:
         return None
     if timestamp == LATEST:
         found: tuple[int, int, int] | None = (-1, end, leader.epoch)
@@ -111,16 +119,4 @@ def _refusal(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
-def _refuse_all(request: ListOffsetsRequest, code: ErrorCode) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[_refusal(asked.partition_index, code) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-ROUTE = Route(API, range(1, 11), list_offsets, "start, end, by time, largest time")
+ROUTE = Route(API, range(1, 12), list_offsets, "start, end, by time, largest time")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from tidelog.kernel.ids import Offset, Partition, TopicPartition
+from tidelog.kernel.ids import ZERO_UUID, Offset, Partition, TopicPartition, Uuid
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api.broker import Broker
@@ -21,9 +21,11 @@ from tidelog.node.api.call import Call
 from tidelog.node.api.k00_produce import (
     ACKS_ALL,
     ACKS_NONE,
+    BY_ID_VERSION,
     Pending,
     append,
     finish,
+    name_of,
     refusal,
     row_of,
 )
@@ -32,6 +34,7 @@ from tidelog.node.api.registry import settle
 from tidelog.node.log.log import Log
 from tidelog.node.log.validation import validate_produced
 from tidelog.node.net.client import Client
+from tidelog.node.replica.replicas import Replica
 from tidelog.wire.errors import Rejected
 from tidelog.wire.frame import encode_request, encode_response, joined
 from tidelog.wire.header import RequestHeader
@@ -54,6 +57,7 @@ _NUMBERS: Final = Struct(">qqq")
 """What is new in an answer: the base offset, the time of the append, where the log starts."""
 _TAGS: Final = b"\0\0\0"
 """Behind the batch in flexible versions: of the partition, the topic and the request, all empty."""
+_ID_BYTES: Final = 16
 _NO_NAME: Final = 255
 """The low byte of the length -1."""
 _REST_MIN: Final = 64
@@ -72,6 +76,8 @@ class _Shape(NamedTuple):
     acks: int
     timeout_ms: int
     key: TopicPartition
+    topic_id: Uuid
+    """Zero where the topic is named."""
     is_of_transaction: bool
     """It names a transactional id."""
     size: int
@@ -130,7 +136,7 @@ class ProduceAgain:
     ) -> bool:
         """Append the batch and answer, unless the general way has more to ask."""
         replica = self._replicas.get(shape.key)
-        if replica is None or self._replicas.retiring:
+        if replica is None or self._replicas.retiring or not _is_of(replica, shape.topic_id):
             return False
         leader, rules = replica.leader, replica.rules
         if leader is None or rules.codec is not None or rules.keys_needed:
@@ -183,7 +189,9 @@ class ProduceAgain:
         slot = client.session.begin(barrier=False)
         header = shape.header._replace(correlation_id=correlation_id)
         call = Call(self._broker, client, slot, API, header, _NO_FRAME, now)
-        topic = TopicProduceResponse(name=shape.key[0], partition_responses=[row])
+        topic = TopicProduceResponse(
+            name=shape.key[0], topic_id=shape.topic_id, partition_responses=[row]
+        )
         settle(call, finish(call, shape.acks, shape.timeout_ms, [topic], pending))
 
     def learn(self, header: RequestHeader, request: ProduceRequest, frame: memoryview) -> None:
@@ -193,7 +201,7 @@ class ProduceAgain:
             if self._unknown % _LEARN_EVERY:
                 return
             del self._shapes[next(iter(self._shapes))]
-        key = _key_of(header, request)
+        key = _key_of(self._broker, header, request)
         if key is None or self._replicas.get(key) is None:
             return
         stop = _known_if_ordinary(header, request, frame)
@@ -201,12 +209,17 @@ class ProduceAgain:
             self._shapes[header.version, bytes(frame[8:stop])] = _shape(header, request, key)
 
 
+def _is_of(replica: Replica, topic_id: Uuid) -> bool:
+    """Whether it may be meant: the topic of an id may be gone, and its name belong to another."""
+    return topic_id in (ZERO_UUID, replica.topic_id)
+
+
 def _end_of_known(frame: memoryview, version: int, name_size: int) -> int:
     """Where the length of the batch stands, if all before it is as in an ordinary request.
 
-    It hangs on two bytes alone, the low ones of the lengths of transactional id and topic; behind
-    the frame where that has none. Of a request that is not ordinary the place is wrong, and the
-    bytes before it not known.
+    It hangs on two bytes alone, the low ones of the lengths of transactional id and topic (an id in
+    its place has none); behind the frame where that has none. Of a request that is not ordinary the
+    place is wrong, and the bytes before it not known.
     """
     at = 11 + name_size if name_size > 0 else 11
     size = len(frame)
@@ -215,6 +228,8 @@ def _end_of_known(frame: memoryview, version: int, name_size: int) -> int:
     named = frame[at]
     if version >= _FLEXIBLE_FROM:
         at += 7 + named if named else 8  # one more than its length, 0 for none
+        if version >= BY_ID_VERSION:
+            return at + _ID_BYTES + 5
         after = 5
     else:
         at += 12 if named == _NO_NAME else 12 + named
@@ -222,7 +237,9 @@ def _end_of_known(frame: memoryview, version: int, name_size: int) -> int:
     return at + frame[at] + after if at < size else size
 
 
-def _key_of(header: RequestHeader, request: ProduceRequest) -> TopicPartition | None:
+def _key_of(
+    broker: Broker, header: RequestHeader, request: ProduceRequest
+) -> TopicPartition | None:
     """The one partition that it writes to; None where the general way must look at it."""
     if header.version < _VERSION_MIN or not -1 <= request.acks <= 1:
         return None
@@ -230,9 +247,11 @@ def _key_of(header: RequestHeader, request: ProduceRequest) -> TopicPartition | 
         return None
     (topic,) = request.topic_data
     (data,) = topic.partition_data
-    if topic.name in INTERNAL_TOPICS or data.records is None or len(data.records) < HEADER_BYTES:
+    by_id = header.version >= BY_ID_VERSION
+    name = name_of(broker, topic.topic_id) if by_id else topic.name
+    if name in INTERNAL_TOPICS or data.records is None or len(data.records) < HEADER_BYTES:
         return None
-    return topic.name, Partition(data.index)
+    return name, Partition(data.index)
 
 
 def _known_if_ordinary(header: RequestHeader, request: ProduceRequest, frame: memoryview) -> int:
@@ -253,7 +272,8 @@ def _known_if_ordinary(header: RequestHeader, request: ProduceRequest, frame: me
 
 
 def _shape(header: RequestHeader, request: ProduceRequest, key: TopicPartition) -> _Shape:
-    zeros, ones = (_answer(header.version, key, number) for number in (0, -1))
+    topic_id = request.topic_data[0].topic_id
+    zeros, ones = (_answer(header.version, key[1], key[0], topic_id, number) for number in (0, -1))
     at = next(place for place, byte in enumerate(zeros) if byte != ones[place])
     head, tail = zeros[8:at], zeros[at + _NUMBERS.size :]
     assert ones[at : at + _NUMBERS.size] == _NUMBERS.pack(-1, -1, -1), "side by side"
@@ -263,6 +283,7 @@ def _shape(header: RequestHeader, request: ProduceRequest, key: TopicPartition) 
         acks=request.acks,
         timeout_ms=request.timeout_ms,
         key=key,
+        topic_id=topic_id,
         is_of_transaction=request.transactional_id is not None,
         size=layout.size - 4,
         head=head,
@@ -271,10 +292,10 @@ def _shape(header: RequestHeader, request: ProduceRequest, key: TopicPartition) 
     )
 
 
-def _answer(version: int, key: TopicPartition, number: int) -> bytes:
+def _answer(version: int, index: int, name: str, topic_id: Uuid, number: int) -> bytes:
     """The answer where each of the three new numbers is this one."""
     row = PartitionProduceResponse(
-        index=key[1], base_offset=number, log_append_time_ms=number, log_start_offset=number
+        index=index, base_offset=number, log_append_time_ms=number, log_start_offset=number
     )
-    topic = TopicProduceResponse(name=key[0], partition_responses=[row])
+    topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[row])
     return joined(encode_response(API, version, 0, ProduceResponse(responses=[topic])))
