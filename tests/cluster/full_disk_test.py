@@ -41,7 +41,8 @@ def serves_another(stage: Stage) -> Callable[[], None]:
     replicas = [[B, A, C]]
     config = {"min.insync.replicas": "2"}
     wanted = NewTopic("other", 1, replica_assignment=replicas, config=config)
-    stage.admin.create_topics([wanted])["other"].result(PATIENCE_S)
+    admin = stage.new_admin()
+    admin.create_topics([wanted])["other"].result(PATIENCE_S)
     producer = confluent_kafka.Producer({**stage.client, "enable.idempotence": True})
 
     def sent() -> None:

@@ -64,7 +64,6 @@ class Stage:
         self.cluster = cluster
         self.replicas = list(replicas)
         self.client: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, **_CLIENT}
-        self.admin = AdminClient(self.client)
         self.create_topic(*configs)
         self._producer = confluent_kafka.Producer(
             {**self.client, "enable.idempotence": idempotent, "linger.ms": 0}
@@ -85,9 +84,15 @@ class Stage:
             replica_assignment=[self.replicas],
             config=dict(one.split("=") for one in configs),
         )
-        self.admin.create_topics([wanted])[TOPIC].result(PATIENCE_S)
+        admin = self.new_admin()
+        admin.create_topics([wanted])[TOPIC].result(PATIENCE_S)
 
     # -- clients
+
+    def new_admin(self) -> AdminClient:
+        """Each time a new one: who has a connection to a broker that was killed may ask it all the
+        same, and is only then told that it is gone."""
+        return AdminClient(self.client)
 
     def sending(self, value: bytes) -> Said:
         """Hand it to the producer, which wants acks=all, and do not wait."""
