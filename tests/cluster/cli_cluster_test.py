@@ -40,6 +40,9 @@ def test_up(idle: Cluster, golden: Golden) -> None:
         ["up", "--set", "num.partitions=0"],
         ["up", "--set", "num.partitions"],
         ["up", "--brokers", "none"],
+        ["up", "--disks", "loop"],
+        ["up", "--disks", "floppy"],
+        ["up", "--disks", "loop:1MiB"],
         ["up", "now"],
         ["up", "--daemon"],
     )

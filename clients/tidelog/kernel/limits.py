@@ -121,6 +121,9 @@ STANDBYS_MAX = 4
 DISK_FAULTS_MAX = 8
 """Made on purpose, of one broker's disks at a time."""
 DISK_FAULT_DELAY_MAX_MS = 60_000
+DISK_BYTES_MIN = 32 * MIB
+"""Of a disk that a process has of its own: room for a journal, and some segments."""
+DISK_BYTES_MAX = MIB * MIB
 
 assert RECEIVE_BUFFER_BYTES_FIRST <= RECEIVE_BUFFER_BYTES_STEADY <= RECEIVE_BUFFER_BYTES_KEPT
 assert RECEIVE_BUFFER_BYTES_KEPT <= REQUEST_BYTES_MAX

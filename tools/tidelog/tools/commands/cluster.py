@@ -10,7 +10,7 @@ import click
 
 from tidelog.kernel.config import SettingError
 from tidelog.kernel.launch import faults_name
-from tidelog.kernel.limits import BROKERS_MAX, STANDBYS_MAX
+from tidelog.kernel.limits import BROKERS_MAX, DISK_BYTES_MAX, DISK_BYTES_MIN, STANDBYS_MAX
 from tidelog.tools.output import (
     CliError,
     Command,
@@ -48,6 +48,28 @@ def link_to(target: Target) -> Iterator[Link]:
 
 
 # -- up -----------------------------------------------------------------------------------------
+
+
+class Disks(click.ParamType[int]):
+    """Bytes of a disk; 0 where none are named."""
+
+    name = "loop[:SIZE]"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 -- click's
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> int:
+        from tidelog.tools.supervisor.disks import size_asked  # noqa: PLC0415 -- as below
+
+        found = value if isinstance(value, int) else size_asked(value)
+        if found is None:
+            self.fail(f"{value!r} is no kind of disk: loop or loop:256MiB is", param, ctx)
+        if found and not DISK_BYTES_MIN <= found <= DISK_BYTES_MAX:
+            bounds = f"at least {DISK_BYTES_MIN >> 20}MiB, at most {DISK_BYTES_MAX >> 40}TiB"
+            self.fail(f"{value!r}: {bounds}", param, ctx)
+        return found
 
 
 class _Terminal:
@@ -109,6 +131,13 @@ class _Terminal:
 @click.option("--config", metavar="FILE", envvar="TIDELOG_CONFIG", help="A .toml or .properties.")
 @profile_option
 @click.option(
+    "--disks",
+    "disk_bytes",
+    type=Disks(),
+    metavar="loop[:SIZE]",
+    help="A file system for each broker and the coordinators, as 256MiB. [default: 1GiB]",
+)
+@click.option(
     "--standby-coordinators",
     type=click.IntRange(0, STANDBYS_MAX),
     metavar="N",
@@ -123,6 +152,9 @@ def up(target: Target, *, as_json: bool, ephemeral: bool, detach: bool, **more: 
     Keys are Kafka's names, and ours where Kafka has none. A flag is stronger than TIDELOG_KEY or
     KAFKA_KEY in the environment, that is stronger than a profile, that than the rest of its file
     (tidelog.toml, pyproject.toml or --config), and that than the default.
+
+    --disks is for chaos power-loss --tier 2, and needs root: DATA holds an image for each, which is
+    mounted while the cluster runs and must not fill up.
     """
     from tidelog.tools.supervisor import up as starting  # noqa: PLC0415 -- `status` needs none of it
     from tidelog.tools.supervisor.sources import Flags  # noqa: PLC0415 -- as above
@@ -149,6 +181,7 @@ def up(target: Target, *, as_json: bool, ephemeral: bool, detach: bool, **more: 
         ephemeral=ephemeral,
         restart=more["restart"],
         detached=detach,
+        disk_bytes=more["disk_bytes"],
     )
     start = starting.detach if detach else starting.start
     return start(request, _Terminal(as_json=as_json, lives_here=not detach), began)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tidelog.kernel.instant import s
-from tidelog.kernel.launch import broker_directories
+from tidelog.kernel.launch import broker_directories, broker_ledger
 from tidelog.tools.commands.cluster import VERSION, link_to
 from tidelog.tools.output import (
     NOT_FOUND,
@@ -24,6 +24,7 @@ from tidelog.tools.output import (
     progress_bar,
 )
 from tidelog.tools.supervisor.ask import Link
+from tidelog.tools.supervisor.disks import discard
 from tidelog.tools.supervisor.folder import read_cluster
 
 _RUNNING = "running"
@@ -136,6 +137,7 @@ def _remove_folders(data: Path, broker_id: int) -> None:
     cluster = read_cluster(data)
     settings = {**cluster.settings, **cluster.broker_settings.get(str(broker_id), {})}
     logs = broker_directories(str(data), broker_id, settings)
+    discard(data, broker_ledger(broker_id))
     for folder in (*logs, str(data / f"broker-{broker_id}")):
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)

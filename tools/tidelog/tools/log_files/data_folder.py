@@ -6,11 +6,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from tidelog.kernel.failures import CannotStartError
-from tidelog.kernel.launch import broker_directories, coordinator_directory
+from tidelog.kernel.launch import COORDINATOR_LEDGER, broker_directories, coordinator_directory
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.tools.log_files.metadata_replay import NAME as METADATA_NAME
 from tidelog.tools.log_files.metadata_replay import read_image
 from tidelog.tools.log_files.read_only import ReadOnlyDirectory
+from tidelog.tools.output import fail
+from tidelog.tools.supervisor.disks import disk_of
 from tidelog.tools.supervisor.folder import Cluster, read_cluster
 
 CLUSTER_FILE = "cluster.json"
@@ -57,6 +59,15 @@ def open_folder(path: Path) -> Folder:
         cluster = read_cluster(path) if (path / CLUSTER_FILE).exists() else None
     except CannotStartError:
         cluster = None
+    if (
+        cluster is not None
+        and cluster.disk_bytes
+        and not disk_of(path, COORDINATOR_LEDGER).is_mounted
+    ):
+        fail(
+            f"{path} has its data on disks of its own, which are mounted while the cluster runs: "
+            "start it with tidelog up"
+        )
     top = ReadOnlyDirectory(coordinator_directory(str(path)))
     return Folder(path, cluster, read_image(top.directory(METADATA_NAME)))
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tidelog.tools.supervisor import leftovers
+from tidelog.tools.supervisor import disks, leftovers
 from tidelog.tools.supervisor.ask import (
     UNREACHABLE,
     EndedError,
@@ -81,6 +81,7 @@ def end_rest(folder: Path, *, force: bool) -> None:
             _kill_holder(folder, pid)
             killed.add(pid)
         time.sleep(_LOOK_EVERY_S)
+    disks.free_unheld(folder)
     if run is None:
         return
     if run_in(folder) == run and supervisor_in(folder) is None:

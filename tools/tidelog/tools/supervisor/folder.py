@@ -47,6 +47,8 @@ class Cluster(Struct):
     broker_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     power_losses: dict[str, int] = field(default_factory=dict)
     """How many each process had so far; `power.py` makes disk generations of them."""
+    disk_bytes: int = 0
+    """Of the disk that each broker, and the coordinator, has of its own; 0: they have none."""
     format: int = FORMAT
 
     @property
@@ -171,6 +173,22 @@ def child_in(path: Path) -> int | None:
     return _holder_in(path, _CHILDRENS_BYTE)
 
 
+@contextlib.contextmanager
+def held_for_a_moment(path: Path) -> Iterator[bool]:
+    """Whether nobody has the folder, and so nobody gets it meanwhile. Not for a process that has it
+    itself."""
+    try:
+        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        yield False
+        return
+    try:
+        both = (_SUPERVISORS_BYTE, _CHILDRENS_BYTE)
+        yield all(_try_lock(descriptor, byte) is None for byte in both)
+    finally:
+        os.close(descriptor)
+
+
 def _holder_in(path: Path, byte: int) -> int | None:
     try:
         descriptor = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
@@ -246,8 +264,9 @@ def _checked(document: Any) -> Cluster:  # noqa: ANN401 -- whatever the file hel
     ports = document.get("ports")
     if not isinstance(ports, list):
         raise TypeError("ports is not a list")
-    numbers = ("base_port", "disk_generation", "incarnations_reserved")
-    if not all(isinstance(number, int) for number in [*ports, *map(document.get, numbers)]):
+    names = ("base_port", "disk_generation", "incarnations_reserved")
+    numbers = [*ports, *map(document.get, names), document.get("disk_bytes", 0)]
+    if not all(isinstance(number, int) for number in numbers):
         raise TypeError("a number is missing")
     cluster_id = document.get("cluster_id")
     if not isinstance(cluster_id, str) or len(cluster_id) != 22:

@@ -16,6 +16,7 @@ from tidelog.kernel.launch import board_name
 from tidelog.node.ipc.board import MEMORY_FOLDER, remove_memory_of_run
 from tidelog.node.ipc.ledger_memory import save_ledgers
 from tidelog.node.runtime.process import remove_folder
+from tidelog.tools.supervisor import disks
 
 _NAME = re.compile(r"tidelog-([0-9a-f]{8})(?:-.*)?")
 _SOCKET_PATH_BYTES_MAX = 107
@@ -79,6 +80,7 @@ def remove_run(run_id: str, data_dir: str | None = None) -> None:
         save_ledgers(run_id, data_dir)
     for base in set(_runtime_bases()):
         remove_folder(str(base / f"tidelog-{run_id}"))
+    disks.free(ephemeral_folder(run_id))
     remove_data(ephemeral_folder(run_id))
     remove_memory_of_run(run_id)
 

@@ -9,7 +9,7 @@ from tidelog.tools.supervisor.plan import Name
 
 def generation_of(cluster: Cluster, name: Name) -> int:
     """The disk's generation that a process is told: one more after each power loss of it."""
-    return cluster.disk_generation + cluster.power_losses.get(_key(name), 0)
+    return cluster.disk_generation + cluster.power_losses.get(files_of(name), 0)
 
 
 def note_losses(folder: DataFolder, names: Sequence[Name]) -> None:
@@ -17,7 +17,7 @@ def note_losses(folder: DataFolder, names: Sequence[Name]) -> None:
     loss that did not come about only reads more than it would have to."""
     losses = folder.cluster.power_losses
     before = dict(losses)
-    for key in {_key(name) for name in names}:
+    for key in {files_of(name) for name in names}:
         losses[key] = losses.get(key, 0) + 1
     try:
         folder.save_cluster()
@@ -26,6 +26,6 @@ def note_losses(folder: DataFolder, names: Sequence[Name]) -> None:
         raise
 
 
-def _key(name: Name) -> str:
-    """Coordinators share their files."""
+def files_of(name: Name) -> str:
+    """What its ledger is called, and its disk; coordinators share their files."""
     return f"broker-{name.process_id}" if name.role is Role.BROKER else name.role.name.lower()

@@ -16,6 +16,11 @@ _STATE, _USER_TICKS, _SYSTEM_TICKS, _STARTED_TICKS = (
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
+def mount_namespace(pid: int) -> str:
+    """Two processes with the same one see the same mounts."""
+    return str((_PROC / str(pid) / "ns/mnt").readlink())
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Resident bytes, and the share of them that is this process's own by right."""

@@ -30,9 +30,9 @@ from tidelog.node.ipc.events import Kind
 from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
 from tidelog.node.log.flush_policy import word_of
 from tidelog.node.runtime.cut_off import CannotCutError, cut_off
-from tidelog.node.runtime.process import EventLog
+from tidelog.node.runtime.process import EventLog, report_failed
 from tidelog.node.runtime.recorder import Recorder
-from tidelog.tools.supervisor import child, membership, plan, power, proc
+from tidelog.tools.supervisor import child, disks, membership, plan, power, proc
 from tidelog.tools.supervisor.answers import Answers
 from tidelog.tools.supervisor.entries import Entries
 from tidelog.tools.supervisor.folder import INCARNATIONS_RESERVED, DataFolder, Run
@@ -47,6 +47,7 @@ from tidelog.tools.supervisor.status import VERSION, Seen, document, role_word, 
 _FORCE_AFTER = s(5)
 _IMPATIENT_EVERY = ms(2)
 _READY_BYTES = 8192
+_EXIT_FAILED = 1
 _STANDBY = b"standby\n"
 _SHORT = {Role.COORDINATOR: "coord", Role.TRANSACTION_COORDINATOR: "txn"}
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -242,6 +243,11 @@ class Supervisor:
         seat: dict[str, Any] = {"seat": name.process_id, "seats": self._seats, "standby": standby}
 
         def main(ready_fd: int) -> int:
+            refusal = disks.refuse_to_provide(run.data_dir, name, cluster.disk_bytes)
+            if refusal is not None:
+                log.error("start_failed", reason=refusal)
+                report_failed(ready_fd, refusal)
+                return _EXIT_FAILED
             common: dict[str, Any] = {
                 "run_id": run.run_id,
                 "cluster_id": cluster.cluster_id,

@@ -19,7 +19,7 @@ from tidelog.kernel.instant import Instant
 from tidelog.kernel.launch import board_name, log_file
 from tidelog.node.ipc.board import Board
 from tidelog.node.runtime.process import EventLog, set_title, setup_logging
-from tidelog.tools.supervisor import entries, leftovers
+from tidelog.tools.supervisor import disks, entries, leftovers
 from tidelog.tools.supervisor.folder import (
     INCARNATIONS_RESERVED,
     DataFolder,
@@ -66,6 +66,8 @@ class Request(Struct, frozen=True):
     ephemeral: bool = False
     restart: bool = False
     detached: bool = False
+    disk_bytes: int | None = None
+    """Of each process's own disk; 0: as they are, or as is usual; None: none are asked for."""
 
 
 def wish(flags: Flags, environment: Mapping[str, str], folder: Path) -> Wish:
@@ -182,6 +184,7 @@ class _Preparation:
         # Children leave sockets and memory there: everything of this run goes, found by its id.
         self._undo.callback(leftovers.remove_run, self._run_id, str(data))
         leftovers.make_runtime_folder(runtime)
+        self._settle_disks(folder)
         ports = self._keep_ports(folder)
         board = Board.create(board_name(self._run_id))
         leftovers.hold_board(board.descriptor)
@@ -212,6 +215,23 @@ class _Preparation:
             leftovers.remove_run(old.run_id, str(folder.path))
         for run_id in leftovers.sweep():
             log.info("dead_run_removed", run_id=run_id)
+        disks.free(folder.path)
+        disks.sweep(folder.path)
+
+    def _settle_disks(self, folder: DataFolder) -> None:
+        """Each process mounts its own; all are unmounted when none of them lives."""
+        cluster, wish, data = folder.cluster, self._request.wish, str(folder.path)
+        cluster.disk_bytes = disks.settled(self._request.cluster, cluster, self._request.disk_bytes)
+        if not cluster.disk_bytes:
+            return
+        places = [
+            disks.refuse_elsewhere(data, broker, wish.settings_of(broker))
+            for broker in (0, *wish.broker_settings)
+        ]
+        for refusal in (disks.lacking(disks.this_machine()), *places):
+            if refusal is not None:
+                raise CannotStartError(refusal)
+        self._undo.callback(disks.free, folder.path)
 
     def _keep_ports(self, folder: DataFolder) -> PortKeeper:
         cluster, wish = folder.cluster, self._request.wish
