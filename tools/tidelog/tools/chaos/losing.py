@@ -39,6 +39,8 @@ class Lost(Struct, frozen=True):
     files: int
     rows: tuple[Loss, ...]
     is_full: bool
+    broken: tuple[str, ...] = ()
+    """What the ledger called stable and is gone all the same."""
 
 
 def broker_victim(data_dir: str, broker_id: int, settings: Mapping[str, str]) -> Victim:

@@ -82,18 +82,19 @@ def _loss(
     file = found.files.get(was if was is not None else becomes or 0)
     if file is None:
         # A directory, or a file that holds nothing.
-        return None if was == becomes else Loss(path, _what(was, becomes), 0, 0, 0, 0)
+        return None if was == becomes else Loss(path, what_became(was, becomes), 0, 0, 0, 0)
     fate = image.fates.get(was or 0)
     if was != becomes:
         back = found.files.get(becomes or 0)
         left = 0 if back is None else back.stable
-        return Loss(path, _what(was, becomes), file.size, file.stable, left, 0)
+        return Loss(path, what_became(was, becomes), file.size, file.stable, left, 0)
     if fate is None or fate == Fate(file.size, {}, old_tail=False):
         return None
     return Loss(path, "bytes", file.size, file.stable, _left(file, fate), len(fate.torn))
 
 
-def _what(was: int | None, becomes: int | None) -> str:
+def what_became(was: int | None, becomes: int | None) -> str:
+    """Of a name, by what it named: one word."""
     if becomes is None:
         return "gone"
     return "back" if was is None else "old file"
