@@ -12,17 +12,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from harness.chaos import Load, wrong_in_the_end
 from harness.clients.java import Java
 from harness.cluster import Cluster, until
-from harness.mounts import (
-    break_disk,
-    make_image,
-    mount_image,
-    need_disks,
-    own_mounts,
-    unmount,
-)
+from harness.mounts import need_disks, own_mounts
 from harness.need import required
 from harness.raw import RawClient
+from tidelog.tools.chaos.kernel_loss import shut_down
 from tidelog.tools.log_files.data_folder import open_folder
+from tidelog.tools.supervisor import disks
+from tidelog.tools.supervisor.disks import Disk, make, mount
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k35_describe_log_dirs as k35
 
@@ -34,18 +30,18 @@ LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
 
 
 @contextmanager
-def with_a_disk(folder: Path) -> Iterator[tuple[Cluster, Path, Path]]:
+def with_a_disk(folder: Path) -> Iterator[tuple[Cluster, Disk]]:
     """Two directories a broker; the first one of broker 0 is on a disk that can break."""
     need_disks()
     cluster = Cluster(folder, brokers=3, settings={"log.dirs": "near,far"})
     with cluster:  # no start takes a folder that it did not make
-        disk = cluster.data / "broker-0/near"
-    image = folder / "image"
-    make_image(image, DISK_BYTES)
+        disk = Disk(folder / "image", cluster.data / "broker-0/near")
     with own_mounts():
-        mount_image(image, disk)
+        with disks.held(disk) as lock:
+            make(disk, DISK_BYTES, lock)
+            mount(disk, lock)
         with Cluster(folder, brokers=3, settings=cluster.settings) as running:
-            yield running, disk, image
+            yield running, disk
 
 
 def create(cluster: Cluster) -> None:
@@ -82,7 +78,7 @@ def held(cluster: Cluster, broker: int) -> dict[str, tuple[int, set[int]]]:
 
 
 def test_a_disk_that_breaks_takes_its_replicas_along_and_nothing_else(tmp_path: Path) -> None:
-    with with_a_disk(tmp_path) as (cluster, disk, image):
+    with with_a_disk(tmp_path) as (cluster, disk):
         create(cluster)
         pid = cluster.broker_pid(0)
         near, far = {0, 2}, {1, 3}
@@ -91,7 +87,7 @@ def test_a_disk_that_breaks_takes_its_replicas_along_and_nothing_else(tmp_path: 
             load.wait_for_more(200)
             until(lambda: in_sync(cluster, 0) == everything, "all are in sync")
             assert held(cluster, 0) == {"near": (0, near), "far": (0, far)}
-            break_disk(disk)
+            shut_down(disk.place)
             until(lambda: in_sync(cluster, 0) == far, "others lead what lay there")
             load.wait_for_more(500)
             assert in_sync(cluster, 0) == far
@@ -106,8 +102,8 @@ def test_a_disk_that_breaks_takes_its_replicas_along_and_nothing_else(tmp_path: 
             assert why["reasons"][0]["code"] == "directory-failed"
             assert "replica 0: broker 0 cannot use" in cluster.done("why", "partition", "t:0").out
             cluster.done("broker", "stop", "0")
-            unmount(disk)
-            mount_image(image, disk)  # as if it had been mended
+            with disks.held(disk) as lock:
+                mount(disk, lock)  # as if it had been mended
             cluster.done("broker", "start", "0")
             until(lambda: in_sync(cluster, 0) == everything, "it came back and caught up")
             assert held(cluster, 0) == {"near": (0, near), "far": (0, far)}
@@ -117,11 +113,11 @@ def test_a_disk_that_breaks_takes_its_replicas_along_and_nothing_else(tmp_path: 
         assert wrong_in_the_end(cluster, "t", PARTITIONS, [load]) == []
         image_of_all = open_folder(cluster.data).image.names["t"].partitions
         assert [view.lossy_elections for view in image_of_all] == [0] * PARTITIONS
-        for what in ([], [str(disk.parent)], ["t:0"]):
+        for what in ([], [str(disk.place.parent)], ["t:0"]):
             verified = cluster.done("log", "verify", *what, "--json").document
             assert verified["violations"] == []
             assert verified["checked"]["batches"] > 0
-        sizes = cluster.done("log", "dump", str(disk.parent)).out
+        sizes = cluster.done("log", "dump", str(disk.place.parent)).out
         assert [line for line in sizes.splitlines() if line in {"near", "far"}] == ["far", "near"]
 
 

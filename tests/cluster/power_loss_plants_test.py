@@ -13,15 +13,17 @@ from random import Random
 import pytest
 
 from harness.crash_images import POLICIES, Recording, broken_promises
-from harness.dark_disks import DarkDisk
 from harness.disk_plants import ENGINE, SEAM, seam_plant
 from harness.mounts import need_disks, own_mounts
 from tidelog.node.runtime.disk import make_for_good
+from tidelog.tools.chaos.kernel_loss import cut
+from tidelog.tools.supervisor.disks import Disk, held, make, mount
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
 
 PLANTS = {f"engine {name}": plant for name, plant in ENGINE.items()}
 PLANTS |= {f"seam {name}": seam_plant(name) for name in SEAM}
+DISK_BYTES = 64 << 20
 STEPS, STEPS_NIGHTLY = (31, 44, 60), tuple(range(20, 180, 2))
 
 Cut = Callable[[str, int], list[str]]
@@ -32,22 +34,24 @@ def after_a_cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cut]:
     """What a run under a policy lacks, whose power is cut after so many steps."""
     need_disks()
     folder = tmp_path_factory.mktemp("dark")
-    disk = DarkDisk(folder / "live", folder / "image")
-    disk.place.mkdir()
+    disk = Disk(folder / "image", folder / "live")
 
-    def cut(policy: str, steps: int) -> list[str]:
+    def after(policy: str, steps: int) -> list[str]:
         run = Path(tempfile.mkdtemp(dir=disk.place))
         make_for_good(str(run / "live"))
         recording = Recording(run, POLICIES[policy], Random(steps)).moments(steps, steps)
         moment = next(recording)
-        disk.cut(recording.close)
+        with held(disk) as lock:
+            cut(disk, lock, recording.close)
         wrong = broken_promises(moment, run / "live", power=True)
         shutil.rmtree(run)
         return wrong
 
     with own_mounts():
-        disk.begin()
-        yield cut
+        with held(disk) as lock:
+            make(disk, DISK_BYTES, lock)
+            mount(disk, lock)
+        yield after
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -5,18 +5,15 @@ stays in. Nothing is left on the machine even where the test is killed.
 """
 
 import ctypes
-import fcntl
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness.need import need, need_that
+from harness.need import need_that
+from tidelog.tools.supervisor.disks import lacking, this_machine
 
 _CLONE_FS, _CLONE_NEWNS = 0x200, 0x0002_0000
-_EXT4_SHUTDOWN, _WITHOUT_JOURNAL = 0x8004_587D, 2
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _LIBC = ctypes.CDLL(None, use_errno=True)
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- where Linux has it
@@ -39,11 +36,10 @@ def need_mounts() -> None:
 
 
 def need_disks() -> None:
-    """As `need_mounts`, and for images that can be mounted."""
+    """As `need_mounts`, and for disks of a cluster's own."""
     need_mounts()
-    need("mkfs.ext4", "losetup")
-    found = subprocess.run(["losetup", "--find"], capture_output=True, check=False, timeout=30)
-    need_that("loop", works=found.returncode == 0, why="devices are not to be had here")
+    missing = lacking(this_machine())
+    need_that("loop", works=missing is None, why=f"devices are not to be had here: {missing}")
 
 
 def _can_unshare() -> bool:
@@ -75,35 +71,6 @@ def small_disk(place: Path, size_bytes: int) -> None:
     """An empty file system of that size; only inside `own_mounts`."""
     place.mkdir(parents=True, exist_ok=True)
     _mount("tidelog-test", place, "tmpfs", 0, f"size={size_bytes}")
-
-
-def mount_image(image: Path, place: Path) -> None:
-    """A real file system on a disk that `break_disk` can break; only inside `own_mounts`."""
-    _run("mount", "-o", "loop", str(image), str(place))
-
-
-def make_image(image: Path, size_bytes: int) -> None:
-    with image.open("wb") as file:
-        file.truncate(size_bytes)
-    _run("mkfs.ext4", "-q", "-F", str(image))
-
-
-def break_disk(place: Path) -> None:
-    """From now on every call that needs the disk fails with EIO, also of files that are open."""
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.ioctl(descriptor, _EXT4_SHUTDOWN, _WITHOUT_JOURNAL.to_bytes(4, sys.byteorder))
-    finally:
-        os.close(descriptor)
-
-
-def unmount(place: Path) -> None:
-    _run("umount", str(place))
-
-
-def _run(*words: str) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
-    assert done.returncode == 0, (words, done.stderr)
 
 
 def small_shared_memory(size_bytes: int) -> None:

@@ -1,0 +1,125 @@
+"""Clusters on disks of their own: found again, and nothing stays mounted whoever dies.
+
+Needs root and loop devices; skips without.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import STAND_INS, Cluster, until
+from harness.mounts import need_disks, own_mounts
+from tidelog.tools.chaos.kernel_loss import shut_down
+
+pytestmark = pytest.mark.slow
+
+DISKS = ["--disks", "loop:32MiB"]
+NAMES = ["broker-0", "coordinator"]
+
+
+@pytest.fixture(autouse=True)
+def _mounts_of_our_own() -> Iterator[None]:
+    need_disks()
+    with own_mounts():
+        yield
+
+
+def mounted(cluster: Cluster) -> list[str]:
+    return sorted(place.name for place in cluster.data.iterdir() if place.is_mount())
+
+
+def loop_devices(cluster: Cluster) -> list[str]:
+    """That the kernel still has for the images."""
+    images = list(cluster.data.glob("disks/*.ext4"))
+    found = [subprocess.check_output(["losetup", "-j", str(one)], text=True) for one in images]
+    return [line for line in found if line]
+
+
+def assert_all_is_let_go(cluster: Cluster) -> None:
+    assert mounted(cluster) == []
+    until(lambda: not loop_devices(cluster), "no loop device is left", 5)
+
+
+def stand_ins(folder: Path, *options: str) -> Cluster:
+    return Cluster(folder, program=STAND_INS, options=options)
+
+
+def test_disks_are_found_again_and_gone_in_between(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, *DISKS) as cluster:
+        assert mounted(cluster) == NAMES
+        assert list((cluster.data / "broker-0").iterdir()) == []
+        (cluster.data / "broker-0/kept").write_text("this")
+        cluster.stop()
+        assert_all_is_let_go(cluster)
+        assert not (cluster.data / "broker-0/kept").exists()
+    refused = cluster.command("log", "verify")
+    assert (refused.code, "start it with tidelog up" in refused.err) == (1, True)
+    with stand_ins(tmp_path):
+        assert mounted(cluster) == NAMES
+        assert (cluster.data / "broker-0/kept").read_text() == "this"
+    assert_all_is_let_go(cluster)
+
+
+def test_a_disk_that_somebody_holds_open_is_not_mounted_twice(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, *DISKS) as cluster:
+        held = (cluster.data / "broker-0/held").open("wb")
+    assert mounted(cluster) == []
+    with held:
+        refused = cluster.command("up", "-d", "--base-port", "0")
+        assert refused.code == 1
+        assert f"{cluster.data}/disks/broker-0.ext4 is still in use by /dev/loop" in refused.err
+        assert mounted(cluster) == []
+    with cluster:
+        assert mounted(cluster) == NAMES
+    assert_all_is_let_go(cluster)
+
+
+@pytest.mark.parametrize("cleaned_by", ["down", "another start"])
+def test_what_dead_runs_have_left_is_unmounted(tmp_path: Path, cleaned_by: str) -> None:
+    cluster = stand_ins(tmp_path / "first", *DISKS)
+    with cluster:
+        cluster.kill_everything()
+        assert mounted(cluster) == NAMES
+        if cleaned_by == "down":
+            cluster.done("down")
+        else:
+            with stand_ins(tmp_path / "second"):
+                assert_all_is_let_go(cluster)
+            cluster.done("down")
+        assert_all_is_let_go(cluster)
+
+
+def test_a_supervisor_that_dies_alone_leaves_a_folder_that_starts_again(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, *DISKS) as cluster:
+        (cluster.data / "broker-0/kept").write_text("this")
+        os.kill(cluster.runs[-1].pid, signal.SIGKILL)
+        cluster.start()
+        assert mounted(cluster) == NAMES
+        assert (cluster.data / "broker-0/kept").read_text() == "this"
+    assert_all_is_let_go(cluster)
+
+
+def test_a_command_that_died_at_a_cut_leaves_a_broker_that_starts(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, *DISKS) as cluster:
+        cluster.done("broker", "kill", "0")
+        shut_down(cluster.data / "broker-0")
+        cluster.done("broker", "start", "0")
+        assert mounted(cluster) == NAMES
+        (cluster.data / "broker-0/new").write_text("works")
+    assert_all_is_let_go(cluster)
+
+
+def test_an_ephemeral_cluster_takes_its_disks_with_it(tmp_path: Path) -> None:
+    with stand_ins(tmp_path, *DISKS, "--ephemeral") as cluster:
+        assert mounted(cluster) == NAMES
+        data = cluster.data
+        devices = loop_devices(cluster)
+        assert len(devices) == len(NAMES)
+        cluster.stop()
+        assert not data.exists()
+        listed = subprocess.check_output(["losetup", "--all"], text=True)
+        assert str(data) not in listed
