@@ -150,7 +150,7 @@ def _detached(request: Request, writer: int, began: Instant) -> int:
     report = PipeReport(writer)
     try:
         code = start(request, report, began)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 -- the last frame of the process
         # A bug, or a failing of the machine nobody thought of: who waits hears it here, and our
         # standard error, which is the log by now, has the rest.
         traceback.print_exc()
