@@ -80,8 +80,7 @@ for _command in (chaos_status, corrupt, full_disk, heal_disks, io_error, slow_di
     cls=Command,
     examples=(
         "tidelog chaos power-loss 1",
-        "tidelog chaos power-loss 0 2 --seed 42",
-        "tidelog chaos power-loss --all --dry-run --json",
+        "tidelog chaos power-loss 0 2 --seed 42 --dry-run --json",
         "tidelog chaos power-loss --all --tier 2",
     ),
 )
