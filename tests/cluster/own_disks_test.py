@@ -87,8 +87,10 @@ def test_what_dead_runs_have_left_is_unmounted(tmp_path: Path, cleaned_by: str) 
         if cleaned_by == "down":
             cluster.done("down")
         else:
-            with stand_ins(tmp_path / "second"):
+            with stand_ins(tmp_path / "second", *DISKS) as alive:
                 assert_all_is_let_go(cluster)
+                with stand_ins(tmp_path / "third"):
+                    assert mounted(alive) == NAMES
             cluster.done("down")
         assert_all_is_let_go(cluster)
 

@@ -44,7 +44,7 @@ from tidelog.tools.output import (
     table,
 )
 from tidelog.tools.supervisor.ask import Link
-from tidelog.tools.supervisor.disks import disk_of
+from tidelog.tools.supervisor.disks import disk_of, lacking, this_machine
 from tidelog.tools.supervisor.folder import Cluster, read_cluster
 from tidelog.tools.supervisor.proc import mount_namespace
 
@@ -148,8 +148,9 @@ def _need_disks(link: Link, cluster: Cluster, victims: list[Victim]) -> None:
     drawn = "or leave --tier out: what is lost is then drawn, which needs none of it"
     if not cluster.disk_bytes:
         fail(f"--tier 2 needs a cluster that was started with up --disks loop: do so, {drawn}")
-    if os.geteuid() != 0:
-        fail(f"--tier 2 needs root: become it, {drawn}")
+    missing = lacking(this_machine())
+    if missing is not None:
+        fail(missing)
     if mount_namespace(link.pid) != mount_namespace(os.getpid()):
         fail(f"--tier 2 needs the mount namespace of the cluster: enter it, {drawn}")
     for victim in victims:
