@@ -6,7 +6,7 @@ the log engine as after a power loss.
 """
 
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -23,6 +23,7 @@ from tidelog.node.log.marks import LastStop
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime.disk import open_disk
 from tidelog.tools.chaos.power_loss import draw_image, make_image
+from tidelog.tools.chaos.records_lost import windows
 from tidelog.tools.chaos.survey import SeenDirectory, SeenFile, Survey
 
 SAID = "said"
@@ -163,8 +164,11 @@ def faults_of(moment: Moment, seed: int, folder: Path) -> list[str]:
     """What an image of that moment lacks, though it was promised."""
     shutil.copytree(moment.folder, folder)
     found = elsewhere(moment.survey, str(moment.folder), str(folder))
-    make_image(found, draw_image(found, seed))
-    return broken_promises(moment, folder, power=True)
+    image = draw_image(found, seed)
+    told = {number: promised.end for number, promised in moment.logs.items()}
+    told.update((int(row.place[1]), row.left) for row in windows(found, image))
+    make_image(found, image)
+    return broken_promises(moment, folder, power=True, told=told)
 
 
 def faults_of_a_kill(moment: Moment, folder: Path) -> list[str]:
@@ -172,7 +176,10 @@ def faults_of_a_kill(moment: Moment, folder: Path) -> list[str]:
     return broken_promises(moment, folder, power=False)
 
 
-def broken_promises(moment: Moment, folder: Path, *, power: bool) -> list[str]:
+def broken_promises(
+    moment: Moment, folder: Path, *, power: bool, told: Mapping[int, int] | None = None
+) -> list[str]:
+    """`told`: where the logs were said to end."""
     boot = "boot-2" if power else "boot-1"
     disk = open_disk(str(folder / "log0"))
     said = disk.read_all(SAID) or b""
@@ -186,6 +193,10 @@ def broken_promises(moment: Moment, folder: Path, *, power: bool) -> list[str]:
     if said != moment.said:
         complaints.append(f"it said {said.decode()}, and last {moment.said.decode()}")
     complaints += _broken_by(logs, moment, power=power)
+    for number, end in (told or {}).items():
+        log = None if logs.offline else logs.log("t", number)
+        if log is not None and log.end != max(log.start, end):
+            complaints.append(f"log {number} ends at {log.end}, {end} was told")
     for log in logs:
         log.abandon()  # hundreds of images would hold thousands of descriptors
     return complaints

@@ -178,7 +178,7 @@ def _lost(victim: Victim, before: Before) -> Lost:
     found = before.found
     for top in found.tops:
         shutil.rmtree(undo_directory(top), ignore_errors=True)
-    return Lost(victim, len(found.files), tuple(rows), found.is_full, tuple(broken))
+    return Lost(victim, len(found.files), tuple(rows), found.is_full, broken=tuple(broken))
 
 
 def losable(run_id: str, victims: Sequence[Victim]) -> list[Lost]:

@@ -14,6 +14,7 @@ from tidelog.kernel.launch import (
 )
 from tidelog.node.ipc.ledger_memory import forget_saved, ledgers_left, read_ledger, remove_ledger
 from tidelog.tools.chaos.power_loss import Loss, draw_image, losses, make_image
+from tidelog.tools.chaos.records_lost import Window, windows
 from tidelog.tools.chaos.survey import Survey, recorded, survey
 
 _LOOKS_MAX = 20
@@ -39,6 +40,8 @@ class Lost(Struct, frozen=True):
     files: int
     rows: tuple[Loss, ...]
     is_full: bool
+    windows: tuple[Window, ...] = ()
+    """What replicas lose; known only of what is drawn."""
     broken: tuple[str, ...] = ()
     """What the ledger called stable and is gone all the same."""
 
@@ -83,7 +86,8 @@ def lose(
         found = look(run_id, victim)
         image = draw_image(found, seed, victim.ledger)
         rows = tuple(losses(found, image))
-        done.append(Lost(victim, len(found.files), rows, found.is_full))
+        cut = tuple(windows(found, image))
+        done.append(Lost(victim, len(found.files), rows, found.is_full, cut))
         if not dry:
             make_image(found, image)
             forget_ledger(run_id, data_dir, victim)

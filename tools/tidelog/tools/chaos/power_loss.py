@@ -128,6 +128,21 @@ def _rewrite(file: SeenFile, fate: Fate) -> None:
             open_file.write(_old(undo, position, fate.size, position + len(undo)))
 
 
+def whole_bytes(file: SeenFile, fate: Fate) -> int:
+    """So many of its first bytes will be as they are now."""
+    position, undo = read_undo(file)
+    with Path(file.path).open("rb") as open_file:
+        for start, first in sorted(fate.torn.items()):
+            stop = min(start + PAGE_BYTES, fate.size)
+            open_file.seek(first)
+            now = open_file.read(stop - first)
+            becomes = _old(undo, position, first, stop).ljust(stop - first, b"\0")
+            for at, (one, other) in enumerate(zip(now, becomes, strict=True)):
+                if one != other:
+                    return first + at
+    return fate.size
+
+
 def _old(undo: bytes, position: int, start: int, stop: int) -> bytes:
     """What stable storage had between two positions, both behind its unchanged part."""
     assert start >= position, (start, position)

@@ -51,6 +51,7 @@ from tidelog.tools.supervisor.proc import mount_namespace
 _DRAWN, _KERNELS = "0", "2"
 _SEEDS = 1 << 32
 _COLUMNS = ("FILE", "WHAT", "BYTES", "STABLE", "LEFT", "TORN PAGES")
+_WINDOWS = ("PROCESS", "PARTITION", "END", "DURABLE OFFSET", "LEFT", "RECORDS LOST")
 _WORDS = {
     "bytes": "bytes lost",
     "gone": "gone",
@@ -219,17 +220,34 @@ def _show(lost: list[Lost], data: str, seed: int | None, *, dry: bool, as_json: 
         table(rows, _COLUMNS)
     for path in (path for one in lost for path in one.broken):
         note(f"{shown(path)} is not what its ledger called stable: a sync was forgotten")
+    _show_windows(lost)
+
+
+def _show_windows(lost: list[Lost]) -> None:
+    """Where another replica has them, none of these records is lost to anybody."""
+    rows = [
+        (_name(one), f"{topic}:{partition}", row.end, row.durable, row.left, row.records)
+        for one in lost
+        for row in one.windows
+        for topic, partition in (row.place,)
+    ]
+    if rows:
+        click.echo()
+        table(rows, _WINDOWS)
 
 
 def _say(one: Lost, seed: int | None, *, dry: bool) -> None:
-    role, process_id = one.victim.role, one.victim.process_id
-    name = f"{role} {process_id}" if role == "broker" else role
     word = "would lose" if dry else "lost"
     changed = f"{counted(len(one.rows), 'change')} to {counted(one.files, 'file')}"
     by_kernel = ", at the worst" if dry else ""
-    click.echo(f"{name} {word} power: {changed}{_seed_words(seed) or by_kernel}")
+    click.echo(f"{_name(one)} {word} power: {changed}{_seed_words(seed) or by_kernel}")
     if one.is_full:
         note("its ledger has no room for every file; those count as lost: see tidelog logs")
+
+
+def _name(one: Lost) -> str:
+    role, process_id = one.victim.role, one.victim.process_id
+    return f"{role} {process_id}" if role == "broker" else role
 
 
 def _seed_words(seed: int | None) -> str:
@@ -253,5 +271,16 @@ def _document(one: Lost, shown: Callable[[str], str]) -> dict[str, object]:
                 "torn_pages": row.torn_pages,
             }
             for row in one.rows
+        ],
+        "windows": [
+            {
+                "topic": row.place[0],
+                "partition": int(row.place[1]),
+                "end": row.end,
+                "durable_offset": row.durable,
+                "left": row.left,
+                "records_lost": row.records,
+            }
+            for row in one.windows
         ],
     }
