@@ -3,7 +3,16 @@
 import pytest
 from msgspec import structs
 
-from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Incarnation, Offset, Uuid
+from tidelog.kernel.ids import (
+    NO_LEADER,
+    NO_OFFSET,
+    BrokerId,
+    Epoch,
+    Incarnation,
+    Offset,
+    Uuid,
+    uuid_text,
+)
 from tidelog.node.metadata.image import BrokerView, MetadataImage, TopicView
 from tidelog.tools.reasons import DOWN, Code, Known, Place, Reason, absence, of_broker, of_partition
 from tidelog.tools.timeline import Entry
@@ -81,6 +90,14 @@ def test_a_partition_that_is_well_has_no_reasons() -> None:
     assert of_broker(known(partition()), 0) == []
 
 
+def lossy(start: int, second: int, number: int = 0) -> Entry:
+    fields = {"from": start}
+    told = ("records_lost", number, uuid_text(ID), "orders", fields)
+    return Entry(f"T{second}", "coordinator-0", second, 1, *told)
+
+
+OTHER = lossy(7, 3, number=1)
+"""Of another partition."""
 KILLED = event("ended", 2, 5, code=-9)
 
 
@@ -198,6 +215,21 @@ KILLED = event("ended", 2, 5, code=-9)
                 "was given 2 times to a leader that might lack committed records: at least 3 "
                 "are lost"
             ),
+            (),
+        ),
+        (
+            known(partition(lossy_elections=1), events=(lossy(40, 1), lossy(83, 2), OTHER)),
+            [Code.RECORDS_LOST],
+            (
+                "was given 1 time to a leader that might lack committed records: none is known "
+                "lost; the last time what may be lost began at 83"
+            ),
+            (),
+        ),
+        (
+            known(partition(lossy_elections=1), events=(lossy(NO_OFFSET, 1),)),
+            [Code.RECORDS_LOST],
+            "was given 1 time to a leader that might lack committed records: none is known lost",
             (),
         ),
     ],

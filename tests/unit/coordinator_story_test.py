@@ -6,7 +6,7 @@ from harness.controllers import topic
 from harness.conversations import Conversation
 from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.coordinator.controller.story import happenings
-from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Incarnation, Uuid
+from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, BrokerId, Epoch, Incarnation, Offset, Uuid
 from tidelog.node.ipc.events import Kind, fields_of
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.wire.metadata_records import (
@@ -77,6 +77,7 @@ def test_changes_of_one_commit_are_told_one_after_the_other() -> None:
             PartitionChanged(TOPIC, 0, views[1]),
             PartitionChanged(TOPIC, 0, views[2]),
         ],
+        lambda *_: NO_OFFSET,
     )
     kinds = [Kind.CREATED, Kind.ISR_CHANGED, Kind.ELECTED, Kind.ISR_CHANGED]
     assert [one.kind for one in told] == kinds
@@ -89,6 +90,7 @@ def test_records_that_an_election_may_have_lost_are_told() -> None:
         PartitionCreated(TOPIC, 0, before),
         PartitionChanged(TOPIC, 0, after),
     ]
-    *_, lost = happenings(MetadataImage(), records)
+    *_, lost = happenings(MetadataImage(), records, lambda was, _: Offset(was.lost_records * 10))
     assert lost.kind is Kind.RECORDS_LOST
-    assert fields_of(lost.kind, lost.values)["at_least"] == 7
+    told = fields_of(lost.kind, lost.values)
+    assert (told["at_least"], told["from"]) == (7, 30)

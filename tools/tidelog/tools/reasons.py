@@ -10,7 +10,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from tidelog.coordinator.settings import rules_of
-from tidelog.kernel.ids import NO_LEADER, BrokerId
+from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, BrokerId, uuid_text
 from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.node.settings import BROKER
 from tidelog.tools.output import counted, size
@@ -141,6 +141,18 @@ class Known(Struct, frozen=True):
             None,
         )
 
+    def last_of(self, place: Place, event: str) -> Entry | None:
+        """The last of these that is about this partition."""
+        about = uuid_text(place.topic.id), place.number
+        return next(
+            (
+                one
+                for one in reversed(self.events)
+                if one.event == event and (one.topic_id, one.partition) == about
+            ),
+            None,
+        )
+
 
 # -- why a broker takes no part -----------------------------------------------------------------
 
@@ -229,7 +241,7 @@ def of_partition(known: Known, place: Place) -> list[Reason]:
     if place.should_be_led_by(place.preferred):
         found.append(_not_preferred(known, place))
     if view.lossy_elections:
-        found.append(_lost(place))
+        found.append(_lost(known, place))
     return found
 
 
@@ -343,12 +355,15 @@ def _no_election(known: Known) -> str:
     return f"{why}: one is held every {every} s"
 
 
-def _lost(place: Place) -> Reason:
+def _lost(known: Known, place: Place) -> Reason:
     view = place.view
     times = counted(view.lossy_elections, "time")
-    known = f"at least {view.lost_records} are lost" if view.lost_records else "none is known lost"
+    least = f"at least {view.lost_records} are lost" if view.lost_records else "none is known lost"
     who = "to a leader that might lack committed records"
-    return Reason(Code.RECORDS_LOST, f"{place.name} was given {times} {who}: {known}")
+    last = known.last_of(place, "records_lost")
+    start = NO_OFFSET if last is None else last.fields.get("from", NO_OFFSET)
+    what = "" if start == NO_OFFSET else f"; the last time what may be lost began at {start}"
+    return Reason(Code.RECORDS_LOST, f"{place.name} was given {times} {who}: {least}{what}")
 
 
 # -- brokers ------------------------------------------------------------------------------------

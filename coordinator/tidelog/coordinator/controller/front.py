@@ -89,6 +89,7 @@ from tidelog.wire.metadata_records import (
     BrokerFenced,
     MetadataRecord,
     PartitionChanged,
+    PartitionView,
     TopicDeleted,
 )
 
@@ -521,7 +522,7 @@ class Front:
             effects += [Fence(r.broker, r.epoch) for r in records if isinstance(r, BrokerFenced)]
             effects += self._lossy(records)
             effects += self._gone(records)
-            what = tuple(happenings(self.feed.image, records))
+            what = tuple(happenings(self.feed.image, records, self._lost_from))
             effects += _sends(self.feed.committed(records))
             if what:
                 effects.append(Happened(what))  # last: nobody waits for it
@@ -541,6 +542,9 @@ class Front:
                         leader_epoch=after.leader_epoch,
                         lost=self._shard.window_of(before, record),
                     )
+
+    def _lost_from(self, before: PartitionView, election: PartitionChanged) -> Offset:
+        return self._shard.window_of(before, election).start
 
     def _gone(self, records: Sequence[MetadataRecord]) -> Iterator[TopicGone]:
         """As `_lossy`: who is told to delete it, and who cannot be told."""

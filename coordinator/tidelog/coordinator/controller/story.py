@@ -1,8 +1,8 @@
 """What people are told of committed records: elections, in-sync replicas, fencing. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from tidelog.kernel.ids import ZERO_UUID, Uuid
+from tidelog.kernel.ids import ZERO_UUID, Offset, Uuid
 from tidelog.node.ipc.events import Happening, Kind
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.wire.metadata_records import (
@@ -14,8 +14,14 @@ from tidelog.wire.metadata_records import (
     PartitionView,
 )
 
+LostFrom = Callable[[PartitionView, PartitionChanged], Offset]
+"""Of a partition as it was, and an election that may have cost it records: what may be lost begins
+here; NO_OFFSET where nobody knows."""
 
-def happenings(before: MetadataImage, records: Iterable[MetadataRecord]) -> Iterator[Happening]:
+
+def happenings(
+    before: MetadataImage, records: Iterable[MetadataRecord], lost_from: LostFrom
+) -> Iterator[Happening]:
     """What the records change in the image as it was before them."""
     changed: dict[tuple[Uuid, int], PartitionView] = {}
     for record in records:
@@ -24,10 +30,12 @@ def happenings(before: MetadataImage, records: Iterable[MetadataRecord]) -> Iter
                 changed[topic, partition] = view
                 values = (view.replicas, view.isr, view.leader, view.leader_epoch)
                 yield Happening(Kind.CREATED, topic, partition, values)
-            case PartitionChanged(topic, partition, view):
+            case PartitionChanged(topic, partition, view) as change:
                 old = changed.get((topic, partition)) or before.topics[topic].partitions[partition]
                 changed[topic, partition] = view
                 yield from _change(topic, partition, old, view)
+                if view.lossy_elections > old.lossy_elections:
+                    yield _lossy(change, old, lost_from(old, change))
             case BrokerFenced(broker, epoch):
                 yield Happening(Kind.BROKER_FENCED, ZERO_UUID, -1, (broker, epoch))
             case BrokerUnfenced(broker, epoch):
@@ -49,9 +57,12 @@ def _change(
     if new.leader != old.leader or new.leader_epoch != old.leader_epoch:
         elected = (new.leader, new.leader_epoch, old.leader, new.isr, new.elr)
         yield Happening(Kind.ELECTED, topic, partition, elected)
-    if new.lossy_elections > old.lossy_elections:
-        lost = (new.leader, new.leader_epoch, new.lost_records - old.lost_records)
-        yield Happening(Kind.RECORDS_LOST, topic, partition, lost)
+
+
+def _lossy(election: PartitionChanged, old: PartitionView, start: Offset) -> Happening:
+    new = election.view
+    lost = (new.leader, new.leader_epoch, new.lost_records - old.lost_records, start)
+    return Happening(Kind.RECORDS_LOST, election.topic, election.partition, lost)
 
 
 def _placement(view: PartitionView) -> tuple[object, ...]:

@@ -107,7 +107,7 @@ FIELDS: Final[Mapping[Kind, tuple[tuple[str, Shape], ...]]] = {
         ("before", Shape.BROKERS),
         ("partition_epoch", Shape.NUMBER),
     ),
-    Kind.RECORDS_LOST: (_LEADER, _EPOCH, ("at_least", Shape.NUMBER)),
+    Kind.RECORDS_LOST: (_LEADER, _EPOCH, ("at_least", Shape.NUMBER), _FROM),
     Kind.STARTED: (_BROKER, ("life", Shape.NUMBER)),
     Kind.ENDED: (_BROKER, ("life", Shape.NUMBER), ("code", Shape.NUMBER)),
     Kind.HUNG: (_BROKER, ("life", Shape.NUMBER)),
