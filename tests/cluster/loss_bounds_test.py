@@ -6,13 +6,11 @@ and the log names the window. Under `commit` it costs nothing: no record, no com
 transaction.
 """
 
-import json
 import os
 import signal
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import NamedTuple
 
 import pytest
 
@@ -25,7 +23,9 @@ from harness.power import (
     Transactor,
     create,
     log_of,
+    loss_windows,
     power_loss,
+    start_all,
     wrong_after_power_loss,
 )
 from harness.raw import RawClient
@@ -80,37 +80,12 @@ def sent(cluster: Cluster) -> dict[str, Sender]:
     return senders
 
 
-def start(cluster: Cluster) -> None:
-    cluster.done("broker", "start", "0", "1", "2")
-    cluster.done("wait", "ready")
-
-
 def wrong(cluster: Cluster, senders: Mapping[str, Sender], *safe: str) -> list[str]:
     return [
         fault
         for name, sender in senders.items()
         for fault in wrong_after_power_loss(cluster, name, [sender], loses_nothing=name in safe)
     ]
-
-
-class Said(NamedTuple):
-    """Of an election that may have lost records."""
-
-    start: int
-    at_least: int
-    at_most: str
-
-
-def said(cluster: Cluster) -> dict[str, Said]:
-    """Of each topic, in the coordinator's log, the latest."""
-    lines = (cluster.data / "logs/coordinator-0.log").read_text().splitlines()
-    found = {}
-    for line in (json.loads(line) for line in lines):
-        if line["event"] == "lossy_election":
-            topic = line["partition"].removesuffix("-0")
-            window = line["lost_from"], line["records_lost_at_least"], line["lost_at_most"]
-            found[topic] = Said(*window)
-    return found
 
 
 def unflushed(cluster: Cluster) -> dict[str, list[int]]:
@@ -140,7 +115,7 @@ def test_at_rest_the_power_of_all_takes_what_the_limits_leave_and_no_more(five: 
     senders = sent(five)
     until(lambda: at_rest(five), "each policy flushes what is over its limit")
     power_loss(five, "--all", "--seed", "7")
-    start(five)
+    start_all(five)
     assert wrong(five, senders, "commit", "interval") == []
     lost = {name: one.sent - len(log_of(five, name)) for name, one in senders.items()}
     assert lost["messages"] < MESSAGES
@@ -156,15 +131,15 @@ def test_under_load_the_power_of_all_takes_a_suffix_and_the_log_names_the_window
 
 
 def cut_under_load(five: Cluster, seed: int) -> None:
-    before = said(five)
+    before = loss_windows(five)
     with ExitStack() as undo:
         senders = sending(five, undo)
         for sender in senders.values():
             sender.wait_for_acks(ACKED)
         power_loss(five, "--all", "--seed", str(seed))
-    start(five)
+    start_all(five)
     assert wrong(five, senders, "commit") == []
-    now = said(five)
+    now = loss_windows(five)
     for name, sender in senders.items():
         left = len(log_of(five, name))
         if name == "commit":
@@ -188,7 +163,7 @@ def test_the_power_of_fewer_than_must_be_in_sync_takes_nothing(five: Cluster) ->
 
 
 def test_the_death_of_every_process_takes_nothing(five: Cluster) -> None:
-    before = said(five)
+    before = loss_windows(five)
     with ExitStack() as undo:
         senders = sending(five, undo)
         for sender in senders.values():
@@ -197,9 +172,9 @@ def test_the_death_of_every_process_takes_nothing(five: Cluster) -> None:
         for pid in (*pids, controller_pid(five)):
             os.kill(pid, signal.SIGKILL)
     until(lambda: all(five.process("broker", one)["pid"] is None for one in range(3)), "all died")
-    start(five)
+    start_all(five)
     assert wrong(five, senders, *TOPICS) == []
-    assert said(five) == before
+    assert loss_windows(five) == before
 
 
 def offset_of(cluster: Cluster, committer: Committer) -> int:
@@ -227,7 +202,7 @@ def test_committed_offsets_and_transactions_outlive_the_power_of_all(
             committer.wait_for_acks(ACKED)
             transactor.wait_for_acks(5)
             power_loss(five, "--all", "--seed", str(seed))
-        start(five)
+        start_all(five)
         assert offset_of(five, committer) in range(committer.acked, committer.sent + 1)
         assert transactor.wrong() == []
     five.done("log", "verify")

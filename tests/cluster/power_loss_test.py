@@ -9,7 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from harness.cluster import Cluster, until
-from harness.power import Sender, create, log_of, power_loss, wrong_after_power_loss
+from harness.power import (
+    Sender,
+    create,
+    log_of,
+    power_loss,
+    start_all,
+    wrong_after_power_loss,
+)
 from tidelog.node.settings import TOPIC
 
 pytestmark = pytest.mark.slow
@@ -29,11 +36,6 @@ def topic_of(cluster: Cluster, name: str, policy: str) -> str:
     create(cluster, name, configs | ({"flush.policy": policy} if policy != "os" else {}))
     cluster.done("wait", "isr", name)
     return name
-
-
-def start_all(cluster: Cluster) -> None:
-    cluster.done("broker", "start", "0", "1", "2")
-    cluster.done("wait", "ready")
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -1,10 +1,11 @@
 """Real clusters that lose power: who wrote what until then, and what must be there afterwards."""
 
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from harness.chaos import log_bytes
 from harness.cluster import Cluster, until
@@ -202,6 +203,32 @@ def create(cluster: Cluster, topic: str, configs: Mapping[str, str]) -> None:
 
 def power_loss(cluster: Cluster, *words: str) -> Any:
     return cluster.done("chaos", "power-loss", *words, "--json").document
+
+
+def start_all(cluster: Cluster) -> None:
+    cluster.done("broker", "start", *map(str, range(cluster.brokers)))
+    cluster.done("wait", "ready")
+
+
+class LossWindow(NamedTuple):
+    """Of an election that may have lost records."""
+
+    leader: int
+    start: int
+    at_least: int
+    at_most: str
+
+
+def loss_windows(cluster: Cluster) -> dict[str, LossWindow]:
+    """Of each topic's first partition, as the coordinator's log names the latest one."""
+    lines = (cluster.data / "logs/coordinator-0.log").read_text().splitlines()
+    return {
+        line["partition"].removesuffix("-0"): LossWindow(
+            line["leader"], line["lost_from"], line["records_lost_at_least"], line["lost_at_most"]
+        )
+        for line in map(json.loads, lines)
+        if line["event"] == "lossy_election"
+    }
 
 
 def wrong_after_power_loss(
