@@ -5,8 +5,9 @@ again. Brokers tell everybody who gives an epoch. What clients do with what they
 and is held here, too: docs/power-loss.md has it as a table.
 """
 
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -20,6 +21,7 @@ from harness.power import create, log_of, start_all
 from harness.produce_raw import batch_of, produce
 from harness.raw import RawClient
 from harness.returning import (
+    WAIT_S,
     ByAiokafka,
     ByConfluent,
     ByKafkaPython,
@@ -29,6 +31,13 @@ from harness.returning import (
     Staying,
 )
 from harness.transaction_raw import coordinator, leader
+from tidelog.clients.cluster_view import refresh
+from tidelog.clients.consumer.consumer import Consumer, Reset
+from tidelog.clients.settings import ConsumerSettings
+from tidelog.kernel.ids import Offset, Partition
+from tidelog.kernel.instant import Instant, s
+from tidelog.tools.connecting import connected
+from tidelog.tools.output import Target
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k01_fetch as k01
 from tidelog.wire.messages import k09_offset_fetch as k09
@@ -52,6 +61,7 @@ CLIENTS: dict[str, Client] = {
 STAYING: dict[str, Staying] = {one.name: one for one in (ByConfluent(), ByKafkaPython())}
 RESETS = ("none", "earliest")
 SEEDS = range(500)
+OURS = (LONG, Partition(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,8 @@ class Lost:
     """How many records the power loss left."""
     stayed: dict[tuple[str, str], Stayed]
     """Consumers of the long one that were there all the time, by client and what to do."""
+    ours: Consumer
+    """The same, of `tidelog.clients`."""
 
     def who(self, client: str, reset: str = "none") -> Returning:
         return Returning(self.cluster.bootstrap, client, reset)
@@ -86,13 +98,14 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
         }
         for one in stayed.values():
             undo.callback(one.close)
+        ours = undo.enter_context(our_consumer(cluster))
         seed = shortening(cluster)
         command_here(cluster, "chaos", "power-loss", "--all", "--seed", str(seed))
         start_all(cluster)
         left = {topic: len(log_of(cluster, topic)) for topic in (SHORT, LONG)}
         assert all(FLUSHED <= end < COMMITTED for end in left.values()), left
         append(cluster, LONG, left[LONG], GROWN)
-        yield Lost(cluster, left, stayed)
+        yield Lost(cluster, left, stayed, ours)
 
 
 def write(cluster: Cluster, topic: str) -> None:
@@ -115,6 +128,27 @@ def append(cluster: Cluster, topic: str, start: int, stop: int) -> None:
         for number in range(start, stop):
             answer = produce(raw, topic, batch_of(b"%d" % number))
             assert (answer.error_code, answer.base_offset) == (0, number)
+
+
+@contextmanager
+def our_consumer(cluster: Cluster) -> Iterator[Consumer]:
+    """It has read all of the long topic."""
+    with connected(Target(bootstrap=cluster.bootstrap)) as client:
+        client.run(refresh(client.view, {LONG}))
+        consumer = Consumer(client, ConsumerSettings())
+        consumer.assign({OURS: Offset(0)})
+        while consumer.position(OURS) < SENDS:
+            next_of(consumer)
+        yield consumer
+
+
+def next_of(consumer: Consumer) -> int:
+    """The first offset that it is given; all that came with it is read."""
+    found = consumer.poll(Instant(time.monotonic_ns() + s(int(WAIT_S))))
+    assert found is not None, "silence"
+    first, *_ = found.records()
+    consumer.consumed(found)
+    return first.offset
 
 
 def shortening(cluster: Cluster) -> int:
@@ -234,3 +268,9 @@ def test_a_consumer_that_was_there_is_told_though_the_log_has_grown(
     assert "truncat" in told.lower()
     assert str(lost.left[LONG]) in told
     assert lost.stayed[client, "earliest"].goes_on() == lost.left[LONG]
+
+
+def test_our_own_consumer_goes_back_to_where_the_logs_part_and_says_so(lost: Lost) -> None:
+    left = lost.left[LONG]
+    assert next_of(lost.ours) == left
+    assert lost.ours.resets == [Reset(OURS, Offset(SENDS), Offset(left))]

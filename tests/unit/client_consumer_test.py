@@ -8,18 +8,26 @@ from tidelog.clients.consumer.fetcher import FetchCall, Fetcher
 from tidelog.clients.consumer.reading import Fetched
 from tidelog.clients.failures import UnsupportedError
 from tidelog.clients.settings import ConsumerSettings, Isolation
-from tidelog.kernel.ids import ZERO_UUID, Offset, Partition, TopicPartition, Uuid
+from tidelog.kernel.ids import NO_EPOCH, ZERO_UUID, Offset, Partition, TopicPartition, Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import ErrorCode, Rejected, WireError
 from tidelog.wire.messages.k01_fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from tidelog.wire.records import CONTROL_BIT, TRANSACTIONAL_BIT, Origin, Record, build_batch
+from tidelog.wire.records import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    Origin,
+    Record,
+    build_batch,
+    place_batch,
+)
 
 START = Instant(0)
 ZERO: TopicPartition = ("t", Partition(0))
@@ -224,6 +232,83 @@ def test_a_position_out_of_range_waits_for_another() -> None:
     fetcher.seek(ZERO, Offset(5))
     (call,) = fetcher.poll(START, view_of(0))
     assert request(call).topics[0].partitions[0].fetch_offset == 5
+
+
+def read(fetcher: Fetcher, *content: bytes, high: int = 9) -> None:
+    """What the leader has, to its end."""
+    (call,) = fetcher.poll(START, view_of(0))
+    (found,) = fetcher.answered(START, call, response(data(0, b"".join(content), high=high)))
+    assert offsets(found)
+    fetcher.consumed(found)
+
+
+def test_the_epoch_of_what_was_read_last_is_told(batches: tuple[bytes, bytes]) -> None:
+    fetcher = fetcher_of(0)
+    (call,) = fetcher.poll(START, view_of(0))
+    assert request(call).topics[0].partitions[0].last_fetched_epoch == NO_EPOCH
+    fetcher.answered(START, call, response(data(0)))
+    read(fetcher, *batches)
+    (call,) = fetcher.poll(START, view_of(0))
+    assert request(call).topics[0].partitions[0].last_fetched_epoch == 5
+
+
+@pytest.mark.parametrize("content", [b"", batch(6, 3)], ids=["alone", "beside records"])
+def test_a_log_that_parts_from_what_was_read_is_not_read_on(
+    batches: tuple[bytes, bytes], content: bytes
+) -> None:
+    """Whatever else the answer says."""
+    fetcher = fetcher_of(0)
+    read(fetcher, *batches)
+    (call,) = fetcher.poll(START, view_of(0))
+    row = data(0, content)
+    row.diverging_epoch = EpochEndOffset(epoch=4, end_offset=3)
+    assert fetcher.answered(START, call, response(row)) == []
+    assert (fetcher.diverged, fetcher.position(ZERO)) == ({ZERO: 3}, 6)
+    assert fetcher.poll(START, view_of(0)) == []
+    fetcher.seek(ZERO, Offset(3))
+    assert fetcher.diverged == {}
+    (call,) = fetcher.poll(START, view_of(0))
+    asked = request(call).topics[0].partitions[0]
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (3, NO_EPOCH)
+
+
+def test_a_partition_that_is_dropped_needs_no_position(batches: tuple[bytes, bytes]) -> None:
+    for row in (data(0, error=ErrorCode.OFFSET_OUT_OF_RANGE), data(0)):
+        fetcher = fetcher_of(0)
+        read(fetcher, *batches)
+        (call,) = fetcher.poll(START, view_of(0))
+        if not row.error_code:
+            row.diverging_epoch = EpochEndOffset(epoch=4, end_offset=3)
+        fetcher.answered(START, call, response(row))
+        fetcher.drop(ZERO)
+        assert (fetcher.out_of_range, fetcher.diverged) == (set(), {})
+
+
+def test_another_position_was_read_in_no_epoch(batches: tuple[bytes, bytes]) -> None:
+    fetcher = fetcher_of(0)
+    read(fetcher, *batches)
+    fetcher.seek(ZERO, Offset(1))
+    (call,) = fetcher.poll(START, view_of(0))
+    assert request(call).topics[0].partitions[0].last_fetched_epoch == NO_EPOCH
+
+
+@pytest.fixture
+def batches() -> tuple[bytes, bytes]:
+    """The second one of a later epoch."""
+    parts = bytearray(batch(0, 3)), bytearray(batch(3, 3))
+    for part, base, epoch in zip(parts, (0, 3), (4, 5), strict=True):
+        place_batch(part, 0, base_offset=base, leader_epoch=epoch)
+    return bytes(parts[0]), bytes(parts[1])
+
+
+def test_the_epoch_follows_each_batch(batches: tuple[bytes, bytes]) -> None:
+    one = fetched(b"".join(batches), position=1)
+    records = one.records()
+    assert one.epoch == NO_EPOCH
+    assert [(next(records).offset, one.epoch) for _ in range(5)] == [
+        *((1, 4), (2, 4)),
+        *((3, 5), (4, 5), (5, 5)),
+    ]
 
 
 def test_a_moved_leader_is_asked_for_and_waited_for() -> None:

@@ -17,7 +17,7 @@ from tidelog.clients.consumer.consumer import Consumer, Reset
 from tidelog.clients.consumer.reading import Fetched
 from tidelog.clients.failures import TimedOutError
 from tidelog.clients.settings import ConsumerSettings
-from tidelog.kernel.ids import Offset
+from tidelog.kernel.ids import Epoch, Offset
 from tidelog.kernel.instant import Instant, ms, s
 from tidelog.spark.arrow import Column, Decoder
 from tidelog.spark.connections import client_of
@@ -29,7 +29,7 @@ from tidelog.spark.pushdown import Pushed
 from tidelog.spark.segments import DoubtError, SegmentReader, Span
 from tidelog.spark.stopped import plan_of_files, read_files
 from tidelog.wire.errors import WireError
-from tidelog.wire.records import iterate_batches
+from tidelog.wire.records import BatchHeader, iterate_batches
 
 _LOG = logging.getLogger("tidelog.spark")
 _LOOK_NS = s(1)
@@ -150,11 +150,12 @@ class RangeReader:
 
     def _ask_on(self, fetched: Fetched) -> None:
         """Ask for what follows, unless it is enough; decoding comes after."""
-        stop = _end_of(fetched)
+        last = _last_of(fetched)
+        stop = Offset(last.next_offset)
         if stop >= self._wanted.end:
             self._consumer.drop(fetched.partition)
             return
-        fetched.position = stop
+        fetched.position, fetched.epoch = stop, Epoch(last.partition_leader_epoch)
         self._consumer.consumed(fetched)
         self._coming = self._consumer.poll(self._network.now())
 
@@ -191,12 +192,12 @@ def _settings(fetching: Fetching, options: SourceOptions) -> ConsumerSettings:
     )
 
 
-def _end_of(fetched: Fetched) -> Offset:
-    """Behind the last whole batch; only headers are looked at."""
+def _last_of(fetched: Fetched) -> BatchHeader:
+    """The last whole batch; only headers are looked at."""
     last = None
     for header, _ in iterate_batches(fetched.view):
         last = header
     if last is None:
         topic, number = fetched.partition
         raise WireError(f"{topic}-{number}: an answer without a whole batch at {fetched.position}")
-    return Offset(last.next_offset)
+    return last

@@ -20,7 +20,8 @@ from tidelog.kernel.instant import Instant
 
 
 class Reset(NamedTuple):
-    """A position that the log does not have, and the nearest one that it has."""
+    """A position that the log does not have, and the nearest one that it has. Or a position in a
+    log that was cut before it, and where that parts from what was read."""
 
     partition: TopicPartition
     asked: Offset
@@ -87,7 +88,10 @@ class Consumer:
                 self._fetcher.lost(network.now(), sent, outcome)
 
     def _reset(self) -> None:
-        """Out of range: go on at the nearest offset there is."""
+        """Out of range: go on at the nearest offset there is. Cut: at what came instead."""
+        for partition, found in sorted(self._fetcher.diverged.items()):
+            self.resets.append(Reset(partition, self._fetcher.position(partition), found))
+            self._fetcher.seek(partition, found)
         lost = sorted(self._fetcher.out_of_range)
         if not lost:
             return

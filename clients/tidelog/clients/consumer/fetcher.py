@@ -14,7 +14,15 @@ from tidelog.clients.consumer.reading import Fetched
 from tidelog.clients.failures import failure_of
 from tidelog.clients.retry import BACKOFF
 from tidelog.clients.settings import ConsumerSettings
-from tidelog.kernel.ids import ZERO_UUID, Offset, Partition, TopicPartition, Uuid
+from tidelog.kernel.ids import (
+    NO_EPOCH,
+    ZERO_UUID,
+    Epoch,
+    Offset,
+    Partition,
+    TopicPartition,
+    Uuid,
+)
 from tidelog.kernel.instant import Instant
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
 from tidelog.wire.messages.k01_fetch import API as FETCH
@@ -47,6 +55,9 @@ class _Reading:
     """One partition. Busy while its answer is on the way, or is being read."""
 
     position: Offset
+    epoch: Epoch = NO_EPOCH
+    """Of the batch before the position, where it was read: a log that has another one there, or
+    ends before it, was cut (KIP-320)."""
     busy: bool = False
     failures: int = 0
     retry_at: Instant = Instant(0)
@@ -64,18 +75,26 @@ class Fetcher:
         """Topics whose leaders must be asked for again; whoever does so clears it."""
         self.out_of_range: set[TopicPartition] = set()
         """Positions that the log does not have (any more); `seek` gives another."""
+        self.diverged: dict[TopicPartition, Offset] = {}
+        """Where logs that were cut part from what was read of them; `seek` goes back to there."""
 
     def assign(self, positions: Mapping[TopicPartition, Offset]) -> None:
         """Read these partitions, and no others, from these positions on."""
         self._partitions = {one: _Reading(position) for one, position in positions.items()}
+        self.out_of_range.clear()
+        self.diverged.clear()
 
     def drop(self, partition: TopicPartition) -> None:
         """Do not read it any more."""
         self._partitions.pop(partition, None)
+        self.out_of_range.discard(partition)
+        self.diverged.pop(partition, None)
 
     def seek(self, partition: TopicPartition, position: Offset) -> None:
-        self._partitions[partition].position = position
+        reading = self._partitions[partition]
+        reading.position, reading.epoch = position, NO_EPOCH
         self.out_of_range.discard(partition)
+        self.diverged.pop(partition, None)
 
     def position(self, partition: TopicPartition) -> Offset:
         """The next offset to be fetched."""
@@ -141,6 +160,8 @@ class Fetcher:
         if reading is not None:
             reading.busy = False
             reading.position = fetched.position
+            if fetched.epoch != NO_EPOCH:
+                reading.epoch = fetched.epoch
 
     def deadline(self) -> Instant | None:
         """When a partition that failed is tried again."""
@@ -148,7 +169,8 @@ class Fetcher:
         return min(waits, default=None)
 
     def _ready(self, now: Instant, partition: TopicPartition, reading: _Reading) -> bool:
-        if reading.busy or now < reading.retry_at or partition in self.out_of_range:
+        waits = partition in self.out_of_range or partition in self.diverged
+        if reading.busy or waits or now < reading.retry_at:
             return False
         reading.retry_at = Instant(0)
         return True
@@ -167,6 +189,7 @@ class Fetcher:
                 partition=number,
                 current_leader_epoch=view.epoch(partition),
                 fetch_offset=reading.position,
+                last_fetched_epoch=reading.epoch,
                 partition_max_bytes=settings.partition_bytes_max,
             )
             topic.partitions.append(row)
@@ -195,6 +218,10 @@ class Fetcher:
             return None
         reading.failures = 0
         reading.high_watermark = Offset(answer.high_watermark)
+        parts = answer.diverging_epoch
+        if parts is not None and parts.end_offset >= 0:
+            self.diverged[partition] = Offset(min(parts.end_offset, reading.position))
+            return None
         records = answer.records
         if not records:
             return None

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tidelog.kernel.ids import Offset, TopicPartition
+from tidelog.kernel.ids import NO_EPOCH, Epoch, Offset, TopicPartition
 from tidelog.wire.errors import WireError
 from tidelog.wire.messages.k01_fetch import AbortedTransaction
 from tidelog.wire.records import BatchHeader, Record, check_crc, iterate_batches, iterate_records
@@ -20,13 +20,15 @@ ABORT_MARKER = 0
 
 @dataclass(slots=True)
 class Fetched:
-    """What one answer holds of one partition. `position` moves as `records` is consumed."""
+    """What one answer holds of one partition. `position` and `epoch` move as `records` is
+    consumed: the next offset, and the leader epoch of what was read last."""
 
     partition: TopicPartition
     position: Offset
     view: memoryview
     aborted: Sequence[AbortedTransaction] = ()
     high_watermark: Offset = field(default=Offset(-1))
+    epoch: Epoch = NO_EPOCH
 
     def records(self) -> Iterator[Record]:
         """Records from the position on; when it ends, the position is behind the last batch."""
@@ -37,6 +39,7 @@ class Fetched:
                 continue
             if not check_crc(batch):
                 raise WireError(f"{self.partition}: CRC of the batch at {header.base_offset}")
+            self.epoch = Epoch(header.partition_leader_epoch)
             if skipping.shows(header, batch):
                 yield from self._records_of(batch)
             self.position = Offset(header.next_offset)
