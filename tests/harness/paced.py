@@ -19,7 +19,9 @@ from harness.cluster import Cluster
 from harness.power import Sender
 from harness.produce_raw import VERSION, batch_of, produce_request
 from harness.raw import RawClient, request_bytes
+from tidelog.kernel.ids import ZERO_UUID
 from tidelog.tools.cli import run
+from tidelog.wire.checkpoints import PARTITION_METADATA, decode_partition_metadata
 from tidelog.wire.errors import WireError
 from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import k00_produce
@@ -88,14 +90,15 @@ class Cut:
     """What the command told of each replica; None: it lost nothing."""
     kept: Sequence[int]
     """Where what each replica's files hold ends: whole batches, without a hole."""
+    is_named: Sequence[bool]
+    """Whether they still say whose log it is. One that does not may be another topic's, and counts
+    only where the cluster counts on that replica."""
 
     @property
-    def durable(self) -> int:
-        """Of the replica that has most on stable storage, what the command told at the cut."""
-        return max(
-            kept if window is None else window["durable_offset"]
-            for kept, window in zip(self.kept, self.windows, strict=True)
-        )
+    def left(self) -> range:
+        """Where the log may end once all are back."""
+        named = [end for end, is_named in zip(self.kept, self.is_named, strict=True) if is_named]
+        return range(max(named, default=0), max(self.kept) + 1)
 
     @property
     def told_lost(self) -> int:
@@ -122,7 +125,8 @@ def cut_power(cluster: Cluster, topic: str, *, acked: int, sends: int, seed: int
         [row["durable_offset"] for row in rows],
         max(row["last_flush"]["took_ms"] if row["last_flush"] else 0.0 for row in rows),
         [window_of(broker, topic) for broker in brokers],
-        [kept_end(cluster, broker["id"], topic) for broker in brokers],
+        [kept_log(cluster, broker["id"], topic)[0] for broker in brokers],
+        [is_named(cluster, broker["id"], topic) for broker in brokers],
     )
 
 
@@ -136,13 +140,15 @@ def window_of(process: Mapping[str, Any], topic: str) -> Mapping[str, int] | Non
     return next((row for row in process["windows"] if row["topic"] == topic), None)
 
 
-def kept_end(cluster: Cluster, broker: int, topic: str) -> int:
-    """As a reader that knows nothing of the cut finds it in the files of a dead broker."""
-    return kept_log(cluster, broker, topic)[0]
+def is_named(cluster: Cluster, broker: int, topic: str) -> bool:
+    path = cluster.data / f"broker-{broker}/log0/{topic}-0" / PARTITION_METADATA
+    content = path.read_bytes() if path.exists() else None
+    return decode_partition_metadata(content) != ZERO_UUID
 
 
 def kept_log(cluster: Cluster, broker: int, topic: str) -> tuple[int, bytes]:
-    """Where that ends, and what it is."""
+    """What a reader that knows nothing of the cut finds in the files of a dead broker: where it
+    ends, and its bytes."""
     log = log_bytes(cluster, broker, topic, 0)
     end, size = 0, 0
     with contextlib.suppress(WireError):
