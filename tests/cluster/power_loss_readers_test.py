@@ -265,7 +265,7 @@ def test_a_consumer_that_was_there_is_told_though_the_log_has_grown(
 ) -> None:
     """It sees that the leader's epoch is another one, and asks."""
     told = str(lost.stayed[client, "none"].goes_on())
-    assert "truncat" in told.lower()
+    assert "truncation" in told.lower()
     assert str(lost.left[LONG]) in told
     assert lost.stayed[client, "earliest"].goes_on() == lost.left[LONG]
 

@@ -89,7 +89,7 @@ def test_a_prepared_transaction_is_decided_one_way_everywhere(
     cut(dark, seed=int(committed))
     start_all(dark)
     for topic in (a, b):
-        until(lambda topic=topic: is_decided(dark, topic), f"{topic} is decided")  # type: ignore[misc]
+        until(partial(is_decided, dark, topic), f"{topic} is decided")
         assert_replicas_equal(dark, topic)
     told = told_by({f"{topic}-0": log_bytes(dark, 0, topic, 0) for topic in (a, b)})
     assert wrong_transactions(told, bumps=False) == []
@@ -179,18 +179,21 @@ def test_under_os_what_is_decided_follows_from_what_is_left(dark: Cluster) -> No
     again = {RawProducer(dark.bootstrap, one.name).init().producer_id for one in lives}
     forgotten = {one.producer_id for one in lives if one.name not in left.states}
     assert again.isdisjoint(forgotten), "an id that is in the logs is given to nobody else"
-    abandoned = set()
-    for topic in places:
-        wanted = left.outcomes(topic)
-        until(partial(is_so, dark, topic, wanted), f"{topic} is {wanted}")
-        assert_replicas_equal(dark, topic)
-        assert log_bytes(dark, 0, topic, 0).startswith(left.logs[topic])
-        abandoned |= {(topic, one) for one, outcome in wanted.items() if outcome is None}
+    abandoned = {(topic, one) for topic in places for one in decided(dark, left, topic)}
     hanging = command_here(dark, "txn", "hanging", "--max-timeout", "0s", may=(0, 5))["hanging"]
     assert {(row["topic"], row["producer_id"]) for row in hanging} == abandoned
     for row in hanging:
         command_here(dark, "txn", "abort", *row["remedy"].split()[3:6], "--yes")
     assert all(is_decided(dark, topic) for topic in places)
+
+
+def decided(cluster: Cluster, left: Kept, topic: str) -> list[int]:
+    """As the kept parts say, on all replicas; the producers that nobody decides about."""
+    wanted = left.outcomes(topic)
+    until(partial(is_so, cluster, topic, wanted), f"{topic} is {wanted}")
+    assert_replicas_equal(cluster, topic)
+    assert log_bytes(cluster, 0, topic, 0).startswith(left.logs[topic])
+    return [one for one, outcome in wanted.items() if outcome is None]
 
 
 def is_so(cluster: Cluster, topic: str, wanted: Mapping[int, bool | None]) -> bool:

@@ -193,13 +193,17 @@ def broken_promises(
     if said != moment.said:
         complaints.append(f"it said {said.decode()}, and last {moment.said.decode()}")
     complaints += _broken_by(logs, moment, power=power)
-    for number, end in (told or {}).items():
-        log = None if logs.offline else logs.log("t", number)
-        if log is not None and log.end != max(log.start, end):
-            complaints.append(f"log {number} ends at {log.end}, {end} was told")
+    complaints += _mistold(logs, told or {})
     for log in logs:
         log.abandon()  # hundreds of images would hold thousands of descriptors
     return complaints
+
+
+def _mistold(logs: LogDirectory, told: Mapping[int, int]) -> Iterator[str]:
+    for number, end in told.items():
+        log = None if logs.offline else logs.log("t", number)
+        if log is not None and log.end != max(log.start, end):
+            yield f"log {number} ends at {log.end}, {end} was told"
 
 
 def _broken_by(logs: LogDirectory, moment: Moment, *, power: bool) -> Iterator[str]:
