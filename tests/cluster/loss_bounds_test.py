@@ -102,9 +102,21 @@ def unflushed(cluster: Cluster) -> dict[str, list[int]]:
     return found
 
 
-def at_rest(cluster: Cluster) -> bool:
-    """Whether each policy has flushed what it must."""
-    now = unflushed(cluster)
+def until_at_rest(cluster: Cluster) -> None:
+    """Each policy has flushed what it must."""
+    seen: list[Mapping[str, list[int]]] = []
+
+    def look() -> bool:
+        seen.append(unflushed(cluster))
+        return is_within_limits(seen[-1])
+
+    try:
+        until(look, "each policy flushes what is over its limit")
+    except AssertionError as late:
+        raise AssertionError(f"{late}: unflushed are {seen}") from late
+
+
+def is_within_limits(now: Mapping[str, list[int]]) -> bool:
     return (
         max(now["messages"]) < MESSAGES
         and max(now["interval"]) == 0
@@ -115,7 +127,7 @@ def at_rest(cluster: Cluster) -> bool:
 
 def test_at_rest_the_power_of_all_takes_what_the_limits_leave_and_no_more(five: Cluster) -> None:
     senders = sent(five)
-    until(lambda: at_rest(five), "each policy flushes what is over its limit")
+    until_at_rest(five)
     power_loss(five, "--all", "--seed", "7")
     start_all(five)
     assert wrong(five, senders, "commit", "interval") == []
