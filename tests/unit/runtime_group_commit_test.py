@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +19,7 @@ from tidelog.node.log.flush_policy import FlushRules
 from tidelog.node.log.log import Log
 from tidelog.node.log.rounds import Round
 from tidelog.node.log.settings import LogSettings
+from tidelog.node.runtime import group_commit
 from tidelog.node.runtime.disk import open_disk
 from tidelog.node.runtime.flush_threads import THREADS_MAX, FlushThreads, Job
 from tidelog.node.runtime.group_commit import NO_FLUSH, GroupCommit, Heard
@@ -100,6 +102,31 @@ def test_what_comes_in_one_turn_of_the_loop_is_one_round(tmp_path: Path) -> None
             produce(bench.log(name), batch(2))
         await bench.hear()
         assert bench.flushed == [[("a", 2), ("b", 2), ("c", 2)]]
+
+    on_loop(tmp_path, test)
+
+
+def test_a_deadline_that_passes_while_a_round_is_looked_for_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(bench: Bench) -> None:
+        first, second = bench.log("a"), bench.log("b")
+        produce(second, batch(2))
+        await bench.hear()
+        produce(second, batch(2))
+        bench.logs.rounds.forget(second)
+        await asyncio.sleep(0)  # the round that it asked for finds nothing
+        soon = time.monotonic_ns() + 20_000_000
+        later = soon + 1_000_000
+        bench.logs.rounds.want(first, Instant(soon))
+        bench.logs.rounds.want(second, Instant(later))
+        bench.logs.rounds.forget(first)
+        # The alarm rings; the round is looked for just before the deadline, which then passes.
+        told = [later + 1_000_000_000, later - 1, later + 1]
+        clock = SimpleNamespace(monotonic_ns=lambda: told.pop(0) if told else time.monotonic_ns())
+        monkeypatch.setattr(group_commit, "time", clock)
+        await bench.hear()
+        assert bench.flushed[-1] == [("b", 4)]
 
     on_loop(tmp_path, test)
 

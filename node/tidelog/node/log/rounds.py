@@ -56,6 +56,11 @@ class Rounds:
         """When the next round should begin; None while nothing is to be flushed."""
         return min(self._wanted.values(), default=None)
 
+    def next_after(self, now: Instant) -> Instant | None:
+        """When the next round should begin for logs that had no reason to be in one of now. Who had
+        and was not, is in another flush, and asks again when that is over."""
+        return min((at for at in self._wanted.values() if at > now), default=None)
+
     def want(self, log: Log, when: Instant) -> None:
         """Have it in a round that begins then, or earlier."""
         known = self._wanted.get(log)

@@ -92,8 +92,10 @@ class GroupCommit:
             self._heard.unreadable(log, failure)
 
     def _look_ahead(self) -> None:
-        deadline = self._rounds.deadline
-        if deadline is not None and deadline > time.monotonic_ns():
+        # Not after this very moment: what became due since the round was looked for would wait for
+        # whoever is appended to next.
+        deadline = self._rounds.next_after(self._begun)
+        if deadline is not None:
             self._alarm.set(deadline)
 
     def _done(self, work: Round, failure: BaseException | None) -> None:
