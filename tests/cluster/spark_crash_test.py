@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +18,25 @@ from harness.cluster import Cluster, until
 from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import TRANSACTIONS, kafka_node
 from harness.need import need
-from harness.spark_crash import DIES_AT, MARK, VICTIM
+from harness.spark_crash import BLOWS, MARKS, Blow
 from harness.spark_plain import Place
+from tidelog.tools.supervisor.proc import is_gone
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROWS = 400
-BATCH = 200
-FOUR_POINTS = ["before:0", "mid:1", "after:1", "driver:1"]
+BATCH = 40
+EXECUTORS = "local-cluster[2,1,512]"
+IN_A_TASK = ["before", "mid", "after"]
 
 
 class Copying:
-    """A topic of numbers, and a stream that copies it."""
+    """A topic of numbers, and a stream that copies it in so many micro-batches."""
 
-    def __init__(self, bootstrap: str, folder: Path, delivery: str = "exactly-once") -> None:
+    def __init__(
+        self, bootstrap: str, folder: Path, *, batches: int, delivery: str = "exactly-once"
+    ) -> None:
         need("java")
-        self.place, self.folder = Place(bootstrap), folder
+        self.place, self.folder, self.rows = Place(bootstrap), folder, batches * BATCH
         self.asked: dict[str, Any] = {
             "bootstrap": bootstrap,
             "source": self.place.topic(partitions=2),
@@ -43,34 +47,39 @@ class Copying:
             "master": "local[2]",
         }
         producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
-        for n in range(ROWS):
+        for n in range(self.rows):
             producer.produce(self.asked["source"], b"%d" % n, partition=n % 2)
         assert producer.flush(30) == 0
 
-    def run(self, dies_at: str = "", victim: str = "jvm", **more: Any) -> int:
-        """A driver, to its end; its exit code."""
-        mark = self.folder / f"mark-{dies_at.replace(':', '-')}"
+    def run(self, *blows: Blow, **more: Any) -> int:
+        """A driver, to its end; its exit code. Each blow was dealt, and its victim is dead."""
+        marks = self.folder / "marks"
+        marks.mkdir(exist_ok=True)
         words = ["-W", "ignore", "-m", "harness.spark_crash", json.dumps({**self.asked, **more})]
+        told = {BLOWS: json.dumps(blows), MARKS: str(marks)}
         with (self.folder / "said").open("ab") as said:
             process = subprocess.Popen(
                 [sys.executable, *words],
-                env={**spark.environment(), DIES_AT: dies_at, VICTIM: victim, MARK: str(mark)},
+                env={**spark.environment(), **told},
                 cwd=self.folder,
                 stdout=said,
                 stderr=said,
                 start_new_session=True,
             )
             code = process.wait(400)
-            if (
-                code
-            ):  # the Python driver of a JVM that was killed lives on a while with its children
+            if code:
+                # The Python driver of a JVM that was killed lives on a while with its children.
                 _end_session(process.pid)
-        assert not dies_at or mark.exists(), "it came to its end before anything died"
+        for blow in blows:
+            assert (marks / blow.mark).exists(), f"it came to its end before {blow}"
+            until(partial(is_gone, int((marks / blow.mark).read_text())), f"{blow} kills")
         return code
 
-    def values(self) -> list[int]:
+    def check(self) -> None:
+        """Each row is in the copy, and once."""
         given = {"subscribe": self.asked["sink"], "kafka_isolation_level": "read_committed"}
-        return sorted(int(value) for value in self.place.values(**given))
+        values = sorted(int(value) for value in self.place.values(**given))
+        assert values == list(range(self.rows))
 
 
 def _end_session(leader: int) -> None:
@@ -95,13 +104,16 @@ def _session_of(pid: int) -> int:
     return -1 if state == "Z" else int(session)
 
 
-def test_a_driver_that_is_killed_between_marker_and_commit_is_followed_by_one_that_goes_on(
+def test_each_row_is_there_once_though_workers_an_executor_and_the_driver_are_killed(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    copying = Copying(cluster.bootstrap, tmp_path)
-    assert copying.run("mid:1") != 0
+    """All of it in one query, a micro-batch after the other, and in the one that goes on."""
+    copying = Copying(cluster.bootstrap, tmp_path, batches=6)
+    workers = [Blow(point, batch, "worker") for batch, point in enumerate(IN_A_TASK)]
+    machines = [Blow("mid", 3, "executor"), Blow("mid", 4, "driver")]
+    assert copying.run(*workers, *machines, master=EXECUTORS) != 0
     assert copying.run() == 0
-    assert copying.values() == list(range(ROWS))
+    copying.check()
 
 
 @pytest.fixture(scope="module")
@@ -113,39 +125,35 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield bootstrap
 
 
-@pytest.mark.parametrize("where", ["tidelog", "kafka"])
+@pytest.fixture(params=["tidelog", "kafka"])
+def bootstrap(request: pytest.FixtureRequest, *, nightly: bool) -> str:
+    """Of a cluster of either kind."""
+    if not nightly:
+        pytest.skip("takes minutes: --nightly")
+    if request.param == "kafka":
+        found: str = request.getfixturevalue("kafka")
+        return found
+    cluster: Cluster = request.getfixturevalue("cluster")
+    return cluster.bootstrap
+
+
 @pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-atomic"])
-def test_drivers_are_killed_at_every_point(
-    where: str, delivery: str, tmp_path: Path, request: pytest.FixtureRequest, *, nightly: bool
-) -> None:
-    if not nightly:
-        pytest.skip("a driver for each of four points takes minutes")
-    bootstrap = request.getfixturevalue("kafka" if where == "kafka" else "cluster")
-    copying = Copying(getattr(bootstrap, "bootstrap", bootstrap), tmp_path, delivery)
-    points = FOUR_POINTS if delivery == "exactly-once" else ["driver:0", "driver:1"]
-    for point in points:
-        assert copying.run(point) != 0
+def test_drivers_are_killed_at_every_point(bootstrap: str, delivery: str, tmp_path: Path) -> None:
+    """Of the second delivery the driver itself takes the steps that tasks take of the first."""
+    copying = Copying(bootstrap, tmp_path, batches=5, delivery=delivery)
+    writes = 1 if delivery == "exactly-once" else 0
+    blows = [Blow(point, batch, partition=writes) for batch, point in enumerate(IN_A_TASK)]
+    for blow in (*blows, Blow("driver", 3, partition=-1)):
+        assert copying.run(blow) != 0
     assert copying.run() == 0
-    assert copying.values() == list(range(ROWS))
+    copying.check()
 
 
-@pytest.mark.parametrize("point", FOUR_POINTS[:3])
-def test_an_executor_that_is_killed_is_replaced_by_another_of_the_same_query(
-    cluster: Cluster, tmp_path: Path, point: str, *, nightly: bool
+@pytest.mark.parametrize("victim", ["executor", "worker"])
+def test_whoever_has_a_task_is_killed_at_every_point_and_the_query_lives_on(
+    bootstrap: str, victim: str, tmp_path: Path
 ) -> None:
-    if not nightly:
-        pytest.skip("takes a minute for each of three points")
-    copying = Copying(cluster.bootstrap, tmp_path)
-    assert copying.run(point, "jvm", master="local-cluster[2,1,1024]") == 0
-    assert copying.values() == list(range(ROWS))
-
-
-@pytest.mark.parametrize("point", FOUR_POINTS[:3])
-def test_a_worker_that_is_killed_is_followed_by_another_of_the_same_query(
-    cluster: Cluster, tmp_path: Path, point: str, *, nightly: bool
-) -> None:
-    if not nightly:
-        pytest.skip("takes a minute for each of three points")
-    copying = Copying(cluster.bootstrap, tmp_path)
-    assert copying.run(point, "worker", master="local[2,3]") == 0
-    assert copying.values() == list(range(ROWS))
+    copying = Copying(bootstrap, tmp_path, batches=4)
+    blows = [Blow(point, batch, victim) for batch, point in enumerate(IN_A_TASK)]
+    assert copying.run(*blows, master=EXECUTORS) == 0
+    copying.check()
