@@ -14,6 +14,7 @@ from tidelog.spark.pipelines.interrupts import INTERRUPTS
 from tidelog.spark.pipelines.output import progress, progress_ends
 
 _LOOK_S = 1
+_LOOKS_TO_STOP = 10
 
 
 def read_topics(spark: SparkSession, bootstrap: str, **options: str) -> DataFrame:
@@ -86,10 +87,22 @@ class Driven:
             while not self._query.awaitTermination(_LOOK_S):
                 self._look()
                 if INTERRUPTS.asked:
-                    self._query.stop()
+                    self._stop()
         self._look()
         progress_ends()
         return self
+
+    def _stop(self) -> None:
+        """Once the micro-batch that is being done is done, if that is soon: one that is broken off
+        may be written, but nobody is told of it before it is done again."""
+        done = len(self._rows)
+        for _ in range(_LOOKS_TO_STOP):
+            if len(self._rows) > done or not self._query.status["isTriggerActive"]:
+                break
+            if self._query.awaitTermination(_LOOK_S):
+                return
+            self._look()
+        self._query.stop()
 
     def _look(self) -> None:
         for one in self._query.recentProgress:
