@@ -1,0 +1,110 @@
+"""Segment files show what a fetch shows, whatever became of their log; to readers of committed
+records and to others, while its broker writes and when it is stopped.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from harness.log_in_files import PARTITION, LogInFiles, in_files
+from harness.log_verified import write_files
+from tidelog.clients.settings import Isolation
+from tidelog.spark import segments
+from tidelog.spark.decoder import Decoder
+from tidelog.spark.segments import DoubtError, bounds
+from tidelog.wire.log_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    Aborted,
+    file_name,
+    read_offset_entries,
+)
+
+CASES = settings(max_examples=100)
+"""Each is a log that is written and read several times."""
+
+
+def compare(folder: Path, draw: st.DataObject, *, compacted: bool) -> None:
+    made = LogInFiles(draw, compacted=compacted)
+    for number in range(draw.draw(st.integers(1, 3), "rounds")):
+        made.live()
+        copy = folder / f"{number}"
+        made.files(copy)
+        for level in Isolation:
+            span = made.span(level)
+            assert in_files(copy, span) == made.fetched(span)
+    ends = {level: made.limit(level) for level in Isolation}
+    spans = [made.span(level) for level in Isolation]
+    expected = [made.fetched(span) for span in spans]
+    made.stop()
+    stopped = folder / "stopped"
+    write_files(made.disk.root, stopped)
+    for level, end in ends.items():
+        assert bounds([stopped], PARTITION, level) == (made.log.start, end)
+    assert [in_files(stopped, replace(span, leader=None)) for span in spans] == expected
+
+
+def in_a_folder(draw: st.DataObject, compacted: bool) -> None:  # noqa: FBT001 -- Hypothesis
+    with tempfile.TemporaryDirectory() as folder:
+        compare(Path(folder), draw, compacted=compacted)
+
+
+test_files_show_what_a_fetch_shows = CASES(given(st.data(), st.booleans())(in_a_folder))
+
+
+# -- planted faults
+
+
+def _of_whole_transactions(folder: Path, base: int) -> list[Aborted]:
+    """Of those that ended in a segment, what began there as well."""
+    return [one for one in _ABORTED(folder, base) if one.first_offset >= base]
+
+
+def _of_sealed_segments(folder: Path, base: int) -> list[Aborted]:
+    """Not of the one that is being written."""
+    newest = max(int(path.stem) for path in folder.glob(f"*{LOG_SUFFIX}"))
+    return _ABORTED(folder, base) if base < newest else []
+
+
+def _of_the_last_entry(folder: Path, segment: Any, _first: int) -> int:
+    """Whether it is behind what is wanted or not."""
+    path = folder / file_name(segment.base, OFFSET_INDEX_SUFFIX)
+    _, positions = read_offset_entries(path.read_bytes() if path.is_file() else b"")
+    return positions[-1] if positions else 0
+
+
+def _one_too_many(*given: Any, first: int, end: int, **named: Any) -> Decoder:
+    return Decoder(*given, first=first, end=end + (end > first), **named)
+
+
+def _for_all_readers(*given: Any, **named: Any) -> Decoder:
+    """What was aborted among it."""
+    return Decoder(*given, **(named | {"isolation": Isolation.READ_UNCOMMITTED}))
+
+
+_ABORTED = vars(segments)["_aborted"]
+
+
+@pytest.mark.parametrize(
+    ("name", "plant"),
+    [
+        ("_aborted", _of_whole_transactions),
+        ("_aborted", _of_sealed_segments),
+        ("_position", _of_the_last_entry),
+        ("Decoder", _one_too_many),
+        ("Decoder", _for_all_readers),
+    ],
+)
+def test_a_planted_fault_is_seen(
+    name: str, plant: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, name, plant)
+    once = settings(max_examples=1_000, phases=[Phase.generate], database=None, derandomize=True)
+    with pytest.raises((AssertionError, DoubtError)):
+        once(given(st.data(), st.booleans())(in_a_folder))()
