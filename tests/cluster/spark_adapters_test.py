@@ -1,6 +1,7 @@
 """What Spark calls, called as Spark does but in one process: the adapters, and their copies."""
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -120,13 +121,21 @@ def test_the_limit_of_a_micro_batch_is_told(
     )
 
 
-@pytest.mark.parametrize(("starting", "warns"), [("latest", True), ("earliest", False)])
-def test_who_begins_where_time_decides_is_told_how_to_keep_it(
-    cluster: Cluster, topic: str, starting: str, caplog: pytest.LogCaptureFixture, *, warns: bool
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_stream_from_latest_first_has_its_beginning_noted_where_no_file_keeps_it(
+    cluster: Cluster, tmp_path: Path, *, kept: bool
 ) -> None:
-    reader = source_of(cluster, topic, startingOffsets=starting).streamReader(StructType())
-    reader.initialOffset()
-    assert ("tidelog.initialOffsets=<file> keeps it" in caplog.text) is warns
+    topic = Place(cluster.bootstrap).topic()
+    given = {"tidelog_initialOffsets": str(tmp_path / "initial.json")} if kept else {}
+    reader = source_of(cluster, topic, **given).streamReader(StructType())
+    start = reader.initialOffset()
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+    producer.produce(topic, b"new", partition=0)
+    assert producer.flush(30) == 0
+    noted = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert noted == ({topic: {"0": 1}} if kept else start)
+    assert len(reader.partitions(start, noted)) == kept
+    assert reader.latestOffset(noted, reader.getDefaultReadLimit()) == {topic: {"0": 1}}
 
 
 def test_a_writer_is_refused_before_it_has_rows(cluster: Cluster) -> None:

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
 import pytest
 
 from harness import spark
@@ -18,7 +17,7 @@ from harness.cluster import Cluster, until
 from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import TRANSACTIONS, kafka_node
 from harness.need import need
-from harness.spark_crash import BLOWS, MARKS, Blow
+from harness.spark_crash import BLOWS, LATE_ROWS, MARKS, PLANNED, Blow, write_numbers
 from harness.spark_plain import Place
 from tidelog.tools.supervisor.proc import is_gone
 
@@ -44,19 +43,20 @@ class Copying:
             "checkpoint": str(folder / "checkpoint"),
             "delivery": delivery,
             "batch": BATCH,
+            "starting": "earliest",
+            "trigger": {"availableNow": True},
             "master": "local[2]",
         }
-        producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
-        for n in range(self.rows):
-            producer.produce(self.asked["source"], b"%d" % n, partition=n % 2)
-        assert producer.flush(30) == 0
 
-    def run(self, *blows: Blow, **more: Any) -> int:
+    def write(self) -> None:
+        write_numbers(self.asked["bootstrap"], self.asked["source"], self.rows)
+
+    def run(self, *blows: Blow, late_rows: int = 0, **more: Any) -> int:
         """A driver, to its end; its exit code. Each blow was dealt, and its victim is dead."""
         marks = self.folder / "marks"
         marks.mkdir(exist_ok=True)
         words = ["-W", "ignore", "-m", "harness.spark_crash", json.dumps({**self.asked, **more})]
-        told = {BLOWS: json.dumps(blows), MARKS: str(marks)}
+        told = {BLOWS: json.dumps(blows), MARKS: str(marks), LATE_ROWS: str(late_rows)}
         with (self.folder / "said").open("ab") as said:
             process = subprocess.Popen(
                 [sys.executable, *words],
@@ -109,6 +109,7 @@ def test_each_row_is_there_once_though_workers_an_executor_and_the_driver_are_ki
 ) -> None:
     """All of it in one query, a micro-batch after the other, and in the one that goes on."""
     copying = Copying(cluster.bootstrap, tmp_path, batches=6)
+    copying.write()
     workers = [Blow(point, batch, "worker") for batch, point in enumerate(IN_A_TASK)]
     machines = [Blow("mid", 3, "executor"), Blow("mid", 4, "driver")]
     assert copying.run(*workers, *machines, master=EXECUTORS) != 0
@@ -141,6 +142,7 @@ def bootstrap(request: pytest.FixtureRequest, *, nightly: bool) -> str:
 def test_drivers_are_killed_at_every_point(bootstrap: str, delivery: str, tmp_path: Path) -> None:
     """Of the second delivery the driver itself takes the steps that tasks take of the first."""
     copying = Copying(bootstrap, tmp_path, batches=5, delivery=delivery)
+    copying.write()
     writes = 1 if delivery == "exactly-once" else 0
     blows = [Blow(point, batch, partition=writes) for batch, point in enumerate(IN_A_TASK)]
     for blow in (*blows, Blow("driver", 3, partition=-1)):
@@ -154,6 +156,20 @@ def test_whoever_has_a_task_is_killed_at_every_point_and_the_query_lives_on(
     bootstrap: str, victim: str, tmp_path: Path
 ) -> None:
     copying = Copying(bootstrap, tmp_path, batches=4)
+    copying.write()
     blows = [Blow(point, batch, victim) for batch, point in enumerate(IN_A_TASK)]
     assert copying.run(*blows, master=EXECUTORS) == 0
+    copying.check()
+
+
+def test_a_stream_from_latest_has_all_rows_since_though_its_driver_dies_at_once(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    """Rows came before its first micro-batch, and only the checkpoint knows where it began."""
+    copying = Copying(bootstrap, tmp_path, batches=1)
+    copying.asked["starting"] = "latest"
+    at_once = {"processingTime": "0 seconds"}  # what is available now ends before they come
+    blow = Blow(PLANNED, 0, partition=-1)
+    assert copying.run(blow, late_rows=copying.rows, trigger=at_once) != 0
+    assert copying.run() == 0
     copying.check()

@@ -20,7 +20,7 @@ from tidelog.spark.offsets import OffsetRange
 from tidelog.spark.options import Mode, OptionError, source_options
 from tidelog.spark.pushdown import Condition, Pushed, pushed_by
 from tidelog.spark.reading import RangeReader, read_range
-from tidelog.spark.stream import Forgetful, Stream
+from tidelog.spark.stream import Stream
 
 pytestmark = pytest.mark.slow
 
@@ -229,7 +229,7 @@ def test_a_stream_follows_a_topic_that_grows_and_tells_a_group(
     produce(place, topic, 5)
     given = {"subscribe": topic, "commitOffsetsToGroup": f"g-{topic}"}
     options = place.source_options(Mode.STREAM, startingOffsets="earliest", **given)
-    stream = Stream(options, place.client, Forgetful())
+    stream = Stream(options, place.client)
     start = stream.initial()
     cluster.done("topic", "alter", topic, "--partitions", "2")
     producer = confluent_kafka.Producer({"bootstrap.servers": place.bootstrap})

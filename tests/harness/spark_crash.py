@@ -8,11 +8,18 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidelog.spark.datasource import TidelogDataSource
+import confluent_kafka
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from tidelog.spark.datasource import StreamReader, TidelogDataSource
+from tidelog.spark.offsets import Json
+from tidelog.spark.options import Mode, source_options
 from tidelog.spark.sessions import read_stream, session
 from tidelog.spark.tasks import Point
 
@@ -20,6 +27,10 @@ BLOWS = "SPARK_CRASH_BLOWS"
 """Those that are dealt, as JSON."""
 MARKS = "SPARK_CRASH_MARKS"
 """A folder of one file for each blow that was dealt, with the victim's pid: none is dealt twice."""
+LATE_ROWS = "SPARK_CRASH_LATE_ROWS"
+"""How many rows come right after a stream that begins at latest was told where that is."""
+PLANNED = "planned"
+"""A micro-batch is noted, and its tasks are asked for."""
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -42,13 +53,9 @@ class Blow(NamedTuple):
     def deal(self) -> None:
         """Once, by whoever comes first."""
         pid = self._victim()
-        try:
-            with (Path(os.environ[MARKS]) / self.mark).open("x") as mark:
-                mark.write(str(pid))
-        except FileExistsError:
-            return
-        os.kill(pid, signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
+        if _is_first(self.mark, str(pid)):
+            os.kill(pid, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _victim(self) -> int:
         """An executor is the nearest JVM above a task, the driver is the one above that, if any."""
@@ -56,6 +63,16 @@ class Blow(NamedTuple):
             return os.getpid()
         machines = list(_machines())
         return machines[-1] if self.victim == "driver" else machines[0]
+
+
+def _is_first(mark: str, text: str = "") -> bool:
+    """Of all processes, to have got there."""
+    try:
+        with (Path(os.environ[MARKS]) / mark).open("x") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _machines() -> Iterator[int]:
@@ -68,18 +85,67 @@ def _machines() -> Iterator[int]:
         pid = int(rest.split()[1])
 
 
-def strike(point: Point, batch: int, partition: int) -> None:
+def strike(point: str, batch: int, partition: int) -> None:
     """In whichever process has got there."""
     for one in json.loads(os.environ[BLOWS]):
         blow = Blow(*one)
-        if (blow.point, blow.batch, blow.partition) == (point.value, batch, partition):
+        if (blow.point, blow.batch, blow.partition) == (point, batch, partition):
             blow.deal()
 
 
-class DyingSource(TidelogDataSource):
-    """The source whose writers tell `strike` of each step."""
+def reached(point: Point, batch: int, partition: int) -> None:
+    """By the sink."""
+    strike(point.value, batch, partition)
 
-    reached = staticmethod(strike)
+
+def write_numbers(bootstrap: str, topic: str, count: int) -> None:
+    """Into its two partitions."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+    for n in range(count):
+        producer.produce(topic, b"%d" % n, partition=n % 2)
+    assert producer.flush(30) == 0
+
+
+class DyingReader(StreamReader):
+    """The first micro-batch is planned before any task runs."""
+
+    def initialOffset(self) -> Json:  # noqa: N802 -- Spark's name
+        found = super().initialOffset()
+        rows = int(os.environ[LATE_ROWS])
+        if rows and _is_first("late"):
+            assert self.options.connection is not None
+            host, port = self.options.connection.bootstrap[0]
+            (topic,) = found
+            write_numbers(f"{host}:{port}", topic, rows)
+        return found
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        strike(PLANNED, 0, -1)
+        return super().partitions(start, end)
+
+
+class DyingSource(TidelogDataSource):
+    """The source whose readers and writers tell `strike` of each step."""
+
+    reached = staticmethod(reached)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 -- Spark's
+        return DyingReader(source_options(self.options, Mode.STREAM))
+
+
+def source_of(spark: SparkSession, asked: dict[str, Any]) -> DataFrame:
+    """From the beginning, which is kept beside the checkpoint; or from latest, which is not."""
+    options = {
+        "subscribe": asked["source"],
+        "startingOffsets": asked["starting"],
+        "maxOffsetsPerTrigger": asked["batch"],
+    }
+    if asked["starting"] == "earliest":
+        return read_stream(spark, asked["bootstrap"], checkpoint=asked["checkpoint"], **options)
+    stream = spark.readStream.format("tidelog").option(
+        "kafka.bootstrap.servers", asked["bootstrap"]
+    )
+    return stream.options(**options).load()
 
 
 def main(asked: dict[str, Any]) -> None:
@@ -91,22 +157,15 @@ def main(asked: dict[str, Any]) -> None:
     }
     spark = session(asked["master"], app="crash", conf=conf)
     spark.dataSource.register(DyingSource)
-    stream = read_stream(
-        spark,
-        asked["bootstrap"],
-        checkpoint=asked["checkpoint"],
-        subscribe=asked["source"],
-        startingOffsets="earliest",
-        maxOffsetsPerTrigger=asked["batch"],
-    )
     query = (
-        stream.select("key", "value", "partition")
+        source_of(spark, asked)
+        .select("key", "value", "partition")
         .writeStream.format("tidelog")
         .option("kafka.bootstrap.servers", asked["bootstrap"])
         .option("topic", asked["sink"])
         .option("tidelog.delivery", asked["delivery"])
         .option("checkpointLocation", asked["checkpoint"])
-        .trigger(availableNow=True)
+        .trigger(**asked["trigger"])
         .start()
     )
     query.awaitTermination()

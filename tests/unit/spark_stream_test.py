@@ -10,7 +10,7 @@ from tidelog.kernel.instant import s
 from tidelog.spark.loss import DataLossError
 from tidelog.spark.offsets import Json
 from tidelog.spark.options import Mode, source_options
-from tidelog.spark.stream import Forgetful, Stream
+from tidelog.spark.stream import Stream
 from tidelog.wire.errors import ErrorCode, Rejected
 
 
@@ -39,7 +39,7 @@ def stream_of(
     if "subscribePattern" not in named:
         named.setdefault("subscribe", "t")
     options = source_options(named, Mode.STREAM)
-    return Stream(options, client or toy.client(), notebook or Forgetful())
+    return Stream(options, client or toy.client(), notebook)
 
 
 def one(earliest: int = 0, latest: int = 0) -> ToyTopics:
@@ -68,6 +68,53 @@ def test_another_life_begins_where_the_first_began() -> None:
     toy.topics["t"][0].latest = 9
     assert stream_of(toy, notebook).initial() == {"t": {"0": 5}}
     assert stream_of(toy).initial() == {"t": {"0": 9}}
+
+
+@pytest.mark.parametrize("starting", ["latest", '{"t":{"0":-1}}'])
+def test_a_stream_that_begins_at_the_end_reads_nothing_before_its_checkpoint_knows_where(
+    starting: str,
+) -> None:
+    toy = one(0, 5)
+    stream = stream_of(toy, startingOffsets=starting)
+    start = stream.initial()
+    toy.topics["t"][0].latest = 9
+    end = stream.latest(start)
+    assert end == start == {"t": {"0": 5}}
+    assert stream.ranges(stream.initial(), end) == []
+    assert stream_of(toy, startingOffsets=starting).latest(end) == {"t": {"0": 9}}
+
+
+def test_a_first_micro_batch_that_is_done_again_by_another_life_reads_the_same() -> None:
+    toy = one(0, 5)
+    stream = stream_of(toy)
+    start = stream.initial()
+    toy.topics["t"][0].latest = 9
+    end = stream.latest(start)
+    assert stream.ranges(start, end) == []
+    again = stream_of(toy)
+    assert again.ranges(again.initial(), end) == []
+    assert again.latest(end) == {"t": {"0": 9}}
+
+
+def test_whoever_does_the_first_micro_batch_again_where_nothing_came_goes_on_after_it() -> None:
+    toy = one(0, 5)
+    stream = stream_of(toy)
+    end = stream.latest(stream.initial())
+    again = stream_of(toy)
+    assert again.ranges(again.initial(), end) == []
+    toy.topics["t"][0].latest = 9
+    assert again.latest(end) == {"t": {"0": 9}}, "the same offset, but not the first micro-batch"
+
+
+@pytest.mark.parametrize("starting", ["earliest", '{"t":{"0":5}}'])
+def test_who_begins_elsewhere_or_keeps_where_reads_at_once(starting: str) -> None:
+    toy = one(5, 9)
+    stream = stream_of(toy, startingOffsets=starting)
+    assert stream.latest(stream.initial()) == {"t": {"0": 9}}
+    kept = stream_of(toy, Notebook())
+    start = kept.initial()
+    toy.topics["t"][0].latest = 12
+    assert kept.latest(start) == {"t": {"0": 12}}
 
 
 def test_partitions_and_topics_that_come_later_are_read_from_their_beginning() -> None:

@@ -5,7 +5,6 @@ connections. Each process finds its own by the options.
 """
 
 import io
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,9 +45,7 @@ from tidelog.spark.offsets import Json, OffsetRange, gathered
 from tidelog.spark.option_rows import AT_LEAST_ONCE, EXACTLY_ONCE, EXACTLY_ONCE_ATOMIC
 from tidelog.spark.options import (
     Mode,
-    Offsets,
     OptionError,
-    Sides,
     SinkOptions,
     SourceOptions,
     columns_of,
@@ -58,12 +55,11 @@ from tidelog.spark.options import (
 from tidelog.spark.pushdown import Condition, Pushed, pushed_by
 from tidelog.spark.reading import plan_ranges, read_range
 from tidelog.spark.rows import check_columns
-from tidelog.spark.stream import Forgetful, Stream
+from tidelog.spark.stream import Stream
 from tidelog.spark.tasks import Point, Reached, TaskInfo, Written, go_on
 from tidelog.spark.workers import settle
 from tidelog.spark.writing import SinkError, write_at_least_once
 
-_LOG = logging.getLogger("tidelog.spark")
 WHOLE_BYTES_MAX = 64 * MIB
 """Of the rows of one micro-batch that go through the driver."""
 _DDL = {
@@ -199,12 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._stream is None:
             options = self.options
             path = options.initial_offsets
-            if path is None and not _is_sure(options):
-                _LOG.warning(
-                    "where this stream begins is known for sure only once its first micro-batch "
-                    "is done: tidelog.initialOffsets=<file> keeps it"
-                )
-            kept = Forgetful() if path is None else InitialFile(path)
+            kept = None if path is None else InitialFile(path)
             assert options.connection is not None, "streams ask a cluster"
             self._stream = Stream(options, client_of(options.connection), kept)
         return self._stream
@@ -235,17 +226,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Json) -> None:
         self.stream.committed(end)
-
-
-def _is_sure(options: SourceOptions) -> bool:
-    """Whether it begins at the same offsets whenever it is asked."""
-    match options.starting:
-        case Offsets(by_partition):
-            return all(offset >= 0 for offset in by_partition.values())
-        case Sides.EARLIEST:
-            return True
-        case _:
-            return False
 
 
 @dataclass(frozen=True)

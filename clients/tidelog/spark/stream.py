@@ -26,7 +26,7 @@ from tidelog.spark.offsets import (
     split,
     to_json,
 )
-from tidelog.spark.options import SourceOptions
+from tidelog.spark.options import LATEST, Offsets, Sides, SourceOptions, Times
 from tidelog.spark.planning import (
     begins_now,
     check_all_there,
@@ -40,7 +40,7 @@ _LOG = logging.getLogger("tidelog.spark")
 
 
 class Kept(Protocol):
-    """Where a stream remembers where it began."""
+    """Where a stream remembers where it began, beside its checkpoint."""
 
     def read(self) -> Json | None: ...
 
@@ -49,36 +49,29 @@ class Kept(Protocol):
         ...
 
 
-class Forgetful:
-    """Keeps nothing beyond its own life."""
-
-    def read(self) -> Json | None:
-        return None
-
-    def write(self, offsets: Json) -> None:
-        """Nothing to do."""
-
-
 class Stream:
     """What Spark asks of a stream's source on its driver."""
 
-    def __init__(self, options: SourceOptions, client: Client, kept: Kept) -> None:
+    def __init__(self, options: SourceOptions, client: Client, kept: Kept | None = None) -> None:
         self._options = options
         self._client = client
         self._kept = kept
         self._initial: Json | None = None
+        self._has_planned = False
         self._frozen: Positions | None = None
         self._latest: Positions | None = None
         self._triggered_at = -1
         self._told_group: Positions = {}
 
     def initial(self) -> Json:
-        """Where the stream begins; the same whenever it is asked, and by whom of its lives."""
-        if self._initial is None:
+        """Where the stream begins; the same whenever it is asked, and where that is kept, by whom
+        of its lives."""
+        if self._initial is None and self._kept is not None:
             self._initial = self._kept.read()
         if self._initial is None:
             self._initial = to_json(self._begin())
-            self._kept.write(self._initial)
+            if self._kept is not None:
+                self._kept.write(self._initial)
         return self._initial
 
     def freeze(self) -> None:
@@ -91,6 +84,8 @@ class Stream:
         self._tell_group(begun)
         ends = self._ends(begun)
         self._latest = ends
+        if self._only_notes_where_it_begins(start):
+            return start
         losses = self._losses(begun, ends)
         tell(losses, fails=self._options.fail_on_data_loss)
         goal = ends
@@ -111,6 +106,7 @@ class Stream:
 
     def ranges(self, start: Json, end: Json) -> list[OffsetRange]:
         """The tasks between two offsets."""
+        self._has_planned = True
         return split(
             ranges_between(from_json(start), from_json(end)),
             parts_min=self._options.partitions_min,
@@ -120,6 +116,13 @@ class Stream:
     def committed(self, end: Json) -> None:
         """A micro-batch is done."""
         self._tell_group(from_json(end))
+
+    def _only_notes_where_it_begins(self, start: Json) -> bool:
+        """Whether this is the first micro-batch of a stream of which only the checkpoint can keep
+        where it began: Spark notes no more than how far each micro-batch goes. So the first has no
+        records, and whoever does it again has none, wherever the topics end by then."""
+        is_first = not self._has_planned and start == self._initial
+        return is_first and self._kept is None and begins_at_an_end(self._options)
 
     def _begin(self) -> Positions:
         options, client = self._options, self._client
@@ -188,6 +191,17 @@ class Stream:
             return
         _check_told(group, codes)
         self._told_group = positions
+
+
+def begins_at_an_end(options: SourceOptions) -> bool:
+    """Whether it begins elsewhere when it is asked later."""
+    match options.starting:
+        case Offsets(by_partition):
+            return LATEST in by_partition.values()
+        case Times():
+            return options.latest_if_too_young
+        case side:
+            return side is Sides.LATEST
 
 
 def _check_told(group: str, codes: Mapping[TopicPartition, ErrorCode]) -> None:
