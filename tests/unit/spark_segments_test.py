@@ -281,6 +281,15 @@ def test_an_undecided_transaction_ends_what_readers_of_committed_records_see(sta
     assert bounds([stage.data], PARTITION, COMMITTED) == (0, stage.log.end)
 
 
+def test_what_was_deleted_of_an_undecided_transaction_does_not_count(stage: Stage) -> None:
+    Writer(7).write(stage.log, 2)
+    stage.write(2)
+    stage.log.advance_start(3)
+    stage.note_committed()
+    assert bounds([stage.data], PARTITION, COMMITTED) == (3, 3)
+    assert bounds([stage.data], PARTITION) == (3, 8)
+
+
 def test_a_stopped_cluster_s_file_that_holds_something_else_is_doubted(stage: Stage) -> None:
     stage.write(2)
     stage.note_committed()

@@ -279,7 +279,8 @@ def bounds(
 
 
 def _last_stable_offset(replica: Replica) -> int:
-    """Where the first transaction begins that is not decided below the high watermark."""
+    """Where the first transaction begins that is not decided below the high watermark; or the log
+    itself, where what began it was deleted."""
     begun: dict[int, int] = {}
     names = [path.name for path in replica.folder.iterdir()]
     for base in sorted(offsets_with_suffix(names, LOG_SUFFIX)):
@@ -290,7 +291,7 @@ def _last_stable_offset(replica: Replica) -> int:
                 begun.pop(header.producer_id, None)
             elif header.is_transactional:
                 begun.setdefault(header.producer_id, header.base_offset)
-    return min(begun.values(), default=replica.committed)
+    return max(replica.start, min(begun.values(), default=replica.committed))
 
 
 def _headers(path: Path) -> Iterator[BatchHeader]:
