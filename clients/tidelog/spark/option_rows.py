@@ -228,8 +228,8 @@ _SOURCE: Final = (
     _own(
         "tidelog.initialOffsets",
         "must be a local path",
-        "a file that keeps where a stream began; without one a stream that dies in its first "
-        "micro-batch may begin elsewhere when it is started again",
+        "a file that keeps where a stream began, for when its first micro-batch is done again; "
+        "without one that of a stream from latest has no rows, so that its checkpoint keeps it",
     ),
     _own("tidelog.asOfOffsets", "as endingOffsets", "another name of endingOffsets"),
     _time("tidelog.asOfTimestamp", "another name of endingTimestamp"),
