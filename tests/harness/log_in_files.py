@@ -4,6 +4,7 @@ its files, of which it gives copies on a real disk.
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
@@ -192,6 +193,6 @@ def in_files(folder: Path, span: Span, rows_per_batch: int = 3) -> list[Record]:
     return [_record(row) for batch in reader.batches() for row in batch.to_pylist()]
 
 
-def _record(row: dict[str, object]) -> Record:
-    stamp = round(row["timestamp"].timestamp() * 1000)  # type: ignore[attr-defined]
-    return Record(row["offset"], stamp, row["key"], row["value"], ())  # type: ignore[arg-type]
+def _record(row: dict[str, Any]) -> Record:
+    stamp = round(row["timestamp"].timestamp() * 1000)
+    return Record(row["offset"], stamp, row["key"], row["value"], ())
