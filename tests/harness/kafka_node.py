@@ -2,7 +2,7 @@
 
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -24,21 +24,54 @@ TRIES = 3
 """Ports that were free may be taken when Kafka is up to them: then with others."""
 
 
+class KafkaNode:
+    """Broker and controller in one process, which may be killed and started again where it was."""
+
+    def __init__(self, command: Sequence[str], said: Path, port: int) -> None:
+        self.bootstrap = f"127.0.0.1:{port}"
+        self.said = said
+        self._command = command
+        self._port = port
+        self.start()
+
+    def start(self) -> None:
+        """Until it takes connections, or has ended."""
+        with self.said.open("ab") as file:
+            self.process = subprocess.Popen(self._command, stdout=file, stderr=file)
+        until(partial(_is_up, self._port, self.process), "Kafka takes connections", PATIENCE_S)
+
+    def kill(self) -> None:
+        """As `kill -9` does."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+@contextmanager
+def mortal_kafka_node(
+    folder: Path, classpath: str, settings: Mapping[str, str] | None = None
+) -> Iterator[KafkaNode]:
+    """One that the test may kill."""
+    node = _started(folder, classpath, settings or {})
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
 @contextmanager
 def kafka_node(
     folder: Path, classpath: str, settings: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """Broker and controller in one process; gives the bootstrap address."""
-    node, port = _started(folder, classpath, settings or {})
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        node.terminate()
-        try:
-            node.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            node.kill()
-            node.wait()
+    with mortal_kafka_node(folder, classpath, settings) as node:
+        yield node.bootstrap
 
 
 def logs_of(folder: Path) -> Path:
@@ -46,10 +79,8 @@ def logs_of(folder: Path) -> Path:
     return max(folder.glob("logs-*"))
 
 
-def _started(
-    folder: Path, classpath: str, settings: Mapping[str, str]
-) -> tuple[subprocess.Popen[bytes], int]:
-    """One that takes connections, and where."""
+def _started(folder: Path, classpath: str, settings: Mapping[str, str]) -> KafkaNode:
+    """One that takes connections."""
     java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath]
     for tried in range(TRIES):
         ports = _free_ports(2)
@@ -59,11 +90,9 @@ def _started(
         tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config)]
         subprocess.run([*java, *tool], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
         said = folder / f"said-{tried}"
-        with said.open("wb") as file:
-            node = subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=file, stderr=file)
-        until(partial(_is_up, ports[0], node), "Kafka takes connections", PATIENCE_S)
-        if node.poll() is None:
-            return node, ports[0]
+        node = KafkaNode([*java, "kafka.Kafka", str(config)], said, ports[0])
+        if node.process.poll() is None:
+            return node
         assert b"Address already in use" in said.read_bytes(), f"Kafka ended at its start: {said}"
     raise AssertionError(f"of {TRIES} pairs of free ports none was free")
 
