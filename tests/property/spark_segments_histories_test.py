@@ -26,7 +26,9 @@ from tidelog.wire.log_files import (
     read_offset_entries,
 )
 
-CASES = settings(max_examples=100)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+CASES, CASES_BY_NIGHT = 60, 3_000
 """Each is a log that is written and read several times."""
 
 
@@ -55,7 +57,9 @@ def in_a_folder(draw: st.DataObject, compacted: bool) -> None:  # noqa: FBT001 -
         compare(Path(folder), draw, compacted=compacted)
 
 
-test_files_show_what_a_fetch_shows = CASES(given(st.data(), st.booleans())(in_a_folder))
+def test_files_show_what_a_fetch_shows(*, nightly: bool) -> None:
+    cases = settings(max_examples=CASES_BY_NIGHT if nightly else CASES)
+    cases(given(st.data(), st.booleans())(in_a_folder))()
 
 
 # -- planted faults
