@@ -60,7 +60,7 @@ class Copying:
         with (self.folder / "said").open("ab") as said:
             process = subprocess.Popen(
                 [sys.executable, *words],
-                env={**spark.environment(), **told},
+                env={**spark.environment(), **spark.kept_in(self.folder), **told},
                 cwd=self.folder,
                 stdout=said,
                 stderr=said,

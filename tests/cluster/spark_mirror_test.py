@@ -9,6 +9,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from harness import spark
 from harness.cluster import Cluster, until
 from harness.need import need
 from harness.spark_plain import Place
@@ -27,7 +28,7 @@ def mirror(cluster: Cluster, topic: str, folder: Path) -> "subprocess.Popen[byte
     return subprocess.Popen(
         [sys.executable, *cluster.program, "pipeline", "mirror", *words, *more],
         cwd=cluster.folder,
-        env=cluster.variables(),
+        env={**cluster.variables(), **spark.kept_in(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -39,6 +39,15 @@ def environment() -> dict[str, str]:
     }
 
 
+def kept_in(folder: Path) -> dict[str, str]:
+    """Has Spark make its scratch files there: one that is killed removes none of them."""
+    return {
+        "SPARK_LOCAL_DIRS": str(folder),
+        "TMPDIR": str(folder),
+        "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={folder}",
+    }
+
+
 def _made(name: str, make: Callable[[Path], None]) -> Path:
     """A folder of the cache; of many test processes one makes it, the others wait."""
     given = os.environ.get(CACHE_VARIABLE)
