@@ -1,5 +1,6 @@
 """docs/how-to.md says what really happens: each of its console blocks is run, in order."""
 
+import difflib
 import os
 import re
 import subprocess
@@ -102,7 +103,9 @@ def test_every_line_of_the_how_to_prints_what_the_page_says(
             page = page.replace(old, new, 1)
         PAGE.write_text(page, encoding="utf-8")
         said = found
-    assert [comparable(text) for text in found] == [comparable(text) for text in said]
+    wanted, got = ([comparable(text) for text in texts] for texts in (said, found))
+    lines = difflib.unified_diff(*("".join(one).splitlines() for one in (wanted, got)), "is", "was")
+    assert got == wanted, "\n".join(lines)
 
 
 def test_a_wrong_output_is_noticed() -> None:
