@@ -104,7 +104,9 @@ def test_every_line_of_the_how_to_prints_what_the_page_says(
         PAGE.write_text(page, encoding="utf-8")
         said = found
     wanted, got = ([comparable(text) for text in texts] for texts in (said, found))
-    lines = difflib.unified_diff(*("".join(one).splitlines() for one in (wanted, got)), "is", "was")
+    lines = difflib.unified_diff(
+        "".join(wanted).splitlines(), "".join(got).splitlines(), "is", "was"
+    )
     assert got == wanted, "\n".join(lines)
 
 

@@ -259,6 +259,20 @@ def test_a_transaction_coordinator_that_cannot_start_holds_nothing_up(tmp_path: 
         assert "transaction-coordinator is starting" in late.err
 
 
+def test_a_transaction_coordinator_that_is_stopped_while_it_starts_is_replaced(
+    tmp_path: Path,
+) -> None:
+    """Nobody was told yet that it is ready, and nobody else would look at it."""
+    with Cluster(
+        tmp_path, program=STAND_INS, environment={"STAND_IN_TRANSACTIONS": "stops"}
+    ) as one:
+        first = one.process("transaction-coordinator")["pid"]
+        until(lambda: "process_hung" in one.logs(), "it is found")
+        until(
+            lambda: one.process("transaction-coordinator")["pid"] not in {None, first}, "the next"
+        )
+
+
 def test_states_come_from_the_kernel_not_from_commands(cluster: Cluster) -> None:
     pid = cluster.broker_pid(0)
     os.kill(pid, signal.SIGSTOP)

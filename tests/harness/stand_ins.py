@@ -103,6 +103,8 @@ def _live(launch: Launch, slot: SlotWriter, how: str, beat: Callable[[], None]) 
     if how == "refuses":
         report_failed(launch.ready_fd, "the data is on strike: give it a day off")
         return 3
+    if how == "stops":
+        os.kill(os.getpid(), signal.SIGSTOP)
     if how == "dies":
         raise RuntimeError("a bug of the stand-in")
     signal.signal(signal.SIGTERM, signal.SIG_IGN if how == "ignores" else _end)

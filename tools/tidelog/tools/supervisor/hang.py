@@ -26,12 +26,12 @@ in a bug gets more, but where ten others spin on every CPU."""
 
 
 class Reading(Struct, frozen=True):
-    """One look at a living, ready process."""
+    """One look at a living process."""
 
     pid: int
     stopped: bool
     heartbeat: Instant
-    """0 where it has none yet: it is judged from its first one."""
+    """0 where it has none yet, or is not ready: it is judged from its first one."""
     runnable: bool = False
     """It runs, or would if it were given a CPU."""
     cpu_ns: int = 0

@@ -433,7 +433,7 @@ class Supervisor:
         readings = {
             name: self._reading(name, living)
             for name, living in self._living.items()
-            if self.plan.processes[name].phase is Phase.RUNNING
+            if self._is_watched(self.plan.processes[name])
         }
         for change in self._hang.look(now, readings):
             process = self.plan.processes[change.name]
@@ -469,12 +469,20 @@ class Supervisor:
     def _port(self, name: Name) -> int:
         return self._setup.folder.cluster.ports[name.process_id]
 
+    def _is_watched(self, process: plan.Process) -> bool:
+        """Who is stopped before it is ready would never be. A broker stays so: until it is ready
+        nobody relies on it."""
+        if process.phase is Phase.STARTING:
+            return self.plan.opened and process.name.role is not Role.BROKER
+        return process.phase is Phase.RUNNING
+
     def _reading(self, name: Name, living: _Living) -> Reading:
         seen = proc.activity(living.pid)
+        is_ready = self.plan.processes[name].phase is Phase.RUNNING
         return Reading(
             pid=living.pid,
             stopped=seen.stopped,
-            heartbeat=self._heartbeat(name),
+            heartbeat=self._heartbeat(name) if is_ready else Instant(0),
             runnable=seen.runnable,
             cpu_ns=seen.cpu_ns,
             replaceable=name == self.plan.leading and self._has_standby(),
