@@ -1,6 +1,7 @@
 """Every program of bench/ that asks one question, as short as it can be: it runs and reports."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -148,10 +149,14 @@ def test_no_program_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_program_that_is_ended_leaves_no_cluster_behind(number: signal.Signals) -> None:
+def test_a_program_that_is_ended_leaves_no_cluster_behind(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     need("setpriv")
     words = [sys.executable, str(ROOT / "bench/startup.py"), *QUIET, "--idle", "100"]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
+    scratch = {**os.environ, "TMPDIR": str(tmp_path)}  # who is killed leaves it
+    null = subprocess.DEVNULL
+    with subprocess.Popen(words, env=scratch, stdout=null, stderr=null) as program:
         while not (started := broker_ancestry(program.pid)):
             assert program.poll() is None
             time.sleep(0.05)
