@@ -24,7 +24,6 @@ from tidelog.tools.output import (
     progress_bar,
 )
 from tidelog.tools.supervisor.ask import Link
-from tidelog.tools.supervisor.disks import discard
 from tidelog.tools.supervisor.folder import read_cluster
 
 _RUNNING = "running"
@@ -134,6 +133,8 @@ def _who_stays(link: Link, broker_id: int) -> list[int]:
 
 def _remove_folders(data: Path, broker_id: int) -> None:
     """Nothing is in them any more that is not elsewhere."""
+    from tidelog.tools.supervisor.disks import discard  # noqa: PLC0415 -- `start` needs none of it
+
     cluster = read_cluster(data)
     settings = {**cluster.settings, **cluster.broker_settings.get(str(broker_id), {})}
     logs = broker_directories(str(data), broker_id, settings)

@@ -15,8 +15,6 @@ import errno
 import fcntl
 import os
 import re
-import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -144,6 +142,8 @@ def refuse_elsewhere(data: str, broker: int, settings: Mapping[str, str]) -> str
 
 
 def this_machine() -> Machine:
+    import shutil  # noqa: PLC0415 -- only a cluster with such disks needs it: not every start
+
     return Machine(
         is_root=os.geteuid() == 0,
         may_mount=_has_capability(_CAP_SYS_ADMIN),
@@ -280,6 +280,8 @@ def _wait_until_let_go(disk: Disk, lock: int) -> None:
 
 
 def _run(words: Sequence[str], lock: int) -> str:
+    import subprocess  # noqa: PLC0415 -- as above
+
     try:
         done = subprocess.run(  # noqa: S603 -- programs of this module, on paths of our own
             words,
