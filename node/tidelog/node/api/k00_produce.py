@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import Offset, Partition, Uuid
+from tidelog.kernel.ids import Offset, Partition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import KIB
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
@@ -116,7 +116,7 @@ _NOTHING: Final = _Prepared({}, {})
 def produce(call: Call, request: ProduceRequest) -> object | None:
     if call.version >= BY_ID_VERSION:
         for topic in request.topic_data:
-            topic.name = name_of(call.broker, topic.topic_id)
+            topic.name = call.broker.image.name_of(topic.topic_id)
     if not -1 <= request.acks <= 1:
         return _refuse_all(request, ErrorCode.INVALID_REQUIRED_ACKS)
     fault = in_transaction.fault(request, call.version)
@@ -134,12 +134,6 @@ def produce(call: Call, request: ProduceRequest) -> object | None:
         _do_aside(call, request, {}, long_work)
         return None
     return _produce(call, request, _NOTHING)
-
-
-def name_of(broker: Broker, topic_id: Uuid) -> str:
-    """Of the topic with this id; empty where there is none, which no topic's name is."""
-    topic = broker.image.topics.get(topic_id)
-    return "" if topic is None else topic.name
 
 
 def _checked_in(call: Call, request: ProduceRequest, now: Instant, claims: Claims) -> None:

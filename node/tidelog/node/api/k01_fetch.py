@@ -240,10 +240,9 @@ def _find(call: Call, want: Want) -> Replica:
     broker = call.broker
     name = want.topic
     if call.version >= _BY_ID_VERSION:
-        topic = broker.image.topics.get(want.topic_id)
-        if topic is None or want.topic_id == ZERO_UUID:
+        name = broker.image.name_of(want.topic_id)
+        if not name or want.topic_id == ZERO_UUID:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID)
-        name = topic.name
     if call.version >= _RACK_VERSION:
         return partitions.readable(broker, name, want.partition, epoch=want.leader_epoch)
     replica, _ = partitions.led(broker, name, want.partition, epoch=want.leader_epoch)
@@ -355,8 +354,8 @@ def _add_hint(
     """Say where the partition is led now; by that version topics are asked for by id."""
     if row.error_code not in MOVED or call.version < _HINTS_VERSION:
         return
-    topic = call.broker.image.topics.get(want.topic_id)
-    found = None if topic is None else hint(call.broker, topic.name, want.partition)
+    name = call.broker.image.name_of(want.topic_id)
+    found = hint(call.broker, name, want.partition) if name else None
     if found is not None:
         at = found.broker
         row.current_leader = LeaderIdAndEpoch(leader_id=found.leader, leader_epoch=found.epoch)

@@ -59,8 +59,7 @@ def _topic(
 ) -> OffsetCommitResponseTopic:
     name = asked.name
     if call.version >= _IDS_VERSION:
-        known = call.broker.image.topics.get(asked.topic_id)
-        name = "" if known is None else known.name
+        name = call.broker.image.name_of(asked.topic_id)
     rows = [_row(call, name, one, offsets) for one in asked.partitions]
     return OffsetCommitResponseTopic(name=name, topic_id=asked.topic_id, partitions=rows)
 

@@ -82,8 +82,8 @@ def _topics(call: Call, topics: _AnyTopics) -> list[_Topic] | None:
 def _topic(call: Call, topic: OffsetFetchRequestTopic | OffsetFetchRequestTopics) -> _Topic:
     if call.version < _IDS_VERSION or isinstance(topic, OffsetFetchRequestTopic):
         return _Topic(topic.name, ZERO_UUID, topic.partition_indexes)
-    known = call.broker.image.topics.get(topic.topic_id)
-    return _Topic(None if known is None else known.name, topic.topic_id, topic.partition_indexes)
+    known = call.broker.image.name_of(topic.topic_id) or None
+    return _Topic(known, topic.topic_id, topic.partition_indexes)
 
 
 def _asked(

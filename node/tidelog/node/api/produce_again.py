@@ -25,7 +25,6 @@ from tidelog.node.api.k00_produce import (
     Pending,
     append,
     finish,
-    name_of,
     refusal,
     row_of,
 )
@@ -248,7 +247,7 @@ def _key_of(
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     by_id = header.version >= BY_ID_VERSION
-    name = name_of(broker, topic.topic_id) if by_id else topic.name
+    name = broker.image.name_of(topic.topic_id) if by_id else topic.name
     if name in INTERNAL_TOPICS or data.records is None or len(data.records) < HEADER_BYTES:
         return None
     return name, Partition(data.index)
@@ -273,7 +272,7 @@ def _known_if_ordinary(header: RequestHeader, request: ProduceRequest, frame: me
 
 def _shape(header: RequestHeader, request: ProduceRequest, key: TopicPartition) -> _Shape:
     topic_id = request.topic_data[0].topic_id
-    zeros, ones = (_answer(header.version, key[1], key[0], topic_id, number) for number in (0, -1))
+    zeros, ones = (_answer(header.version, key, topic_id, number) for number in (0, -1))
     at = next(place for place, byte in enumerate(zeros) if byte != ones[place])
     head, tail = zeros[8:at], zeros[at + _NUMBERS.size :]
     assert ones[at : at + _NUMBERS.size] == _NUMBERS.pack(-1, -1, -1), "side by side"
@@ -292,10 +291,10 @@ def _shape(header: RequestHeader, request: ProduceRequest, key: TopicPartition) 
     )
 
 
-def _answer(version: int, index: int, name: str, topic_id: Uuid, number: int) -> bytes:
+def _answer(version: int, key: TopicPartition, topic_id: Uuid, number: int) -> bytes:
     """The answer where each of the three new numbers is this one."""
     row = PartitionProduceResponse(
-        index=index, base_offset=number, log_append_time_ms=number, log_start_offset=number
+        index=key[1], base_offset=number, log_append_time_ms=number, log_start_offset=number
     )
-    topic = TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=[row])
+    topic = TopicProduceResponse(name=key[0], topic_id=topic_id, partition_responses=[row])
     return joined(encode_response(API, version, 0, ProduceResponse(responses=[topic])))

@@ -147,6 +147,11 @@ class MetadataImage:
         self._touched = {}
         return changes
 
+    def name_of(self, topic: Uuid) -> str:
+        """Of the topic with this id; empty where there is none, which no topic's name is."""
+        view = self.topics.get(topic)
+        return "" if view is None else view.name
+
     def partition(self, topic: Uuid, partition: int) -> PartitionView | None:
         view = self.topics.get(topic)
         if view is None or not 0 <= partition < len(view.partitions):
