@@ -105,8 +105,8 @@ class SimulatedStorage:
         rounds = directory.rounds
         work = rounds.begin(self._loop.now())
         if work is None:
-            deadline = rounds.deadline
-            if not rounds.is_under_way and deadline is not None and deadline > self._loop.now():
+            deadline = rounds.next_after(self._loop.now())
+            if not rounds.is_under_way and deadline is not None:
                 self._wake(directory, deadline)
             return
         try:

@@ -51,11 +51,6 @@ class Rounds:
     def is_under_way(self) -> bool:
         return self._under_way is not None
 
-    @property
-    def deadline(self) -> Instant | None:
-        """When the next round should begin; None while nothing is to be flushed."""
-        return min(self._wanted.values(), default=None)
-
     def next_after(self, now: Instant) -> Instant | None:
         """When the next round should begin for logs that had no reason to be in one of now. Who had
         and was not, is in another flush, and asks again when that is over."""
