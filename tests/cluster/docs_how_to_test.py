@@ -1,6 +1,5 @@
 """docs/how-to.md says what really happens: each of its console blocks is run, in order."""
 
-import difflib
 import os
 import re
 import subprocess
@@ -12,7 +11,7 @@ import pytest
 
 from harness import documents
 from harness.cluster import Cluster
-from harness.golden import masked
+from harness.golden import difference, masked
 from harness.tidy_checks import ROOT
 from tidelog.tools.supervisor.folder import run_in
 
@@ -104,10 +103,7 @@ def test_every_line_of_the_how_to_prints_what_the_page_says(
         PAGE.write_text(page, encoding="utf-8")
         said = found
     wanted, got = ([comparable(text) for text in texts] for texts in (said, found))
-    lines = difflib.unified_diff(
-        "".join(wanted).splitlines(), "".join(got).splitlines(), "is", "was"
-    )
-    assert got == wanted, "\n".join(lines)
+    assert got == wanted, difference("".join(wanted), "".join(got))
 
 
 def test_a_wrong_output_is_noticed() -> None:

@@ -47,6 +47,12 @@ def masked(text: str, *folders: Path) -> str:
     return text
 
 
+def difference(wanted: str, got: str) -> str:
+    """Only the lines that differ."""
+    lines = difflib.unified_diff(wanted.splitlines(), got.splitlines(), "is", "was", n=0)
+    return "\n".join(lines)
+
+
 @dataclass(frozen=True, slots=True)
 class Golden:
     """`golden(name, text)` compares, or writes where the run was asked to."""
@@ -59,9 +65,8 @@ class Golden:
             path.write_text(text, encoding="utf-8")
         wanted = path.read_text(encoding="utf-8") if path.exists() else ""
         if text != wanted:
-            lines = difflib.unified_diff(wanted.splitlines(), text.splitlines(), "is", "was", n=0)
             differs = f"{path.name} differs; pytest --golden=write, then review the diff"
-            raise AssertionError("\n".join((differs, *lines)))
+            raise AssertionError(f"{differs}\n{difference(wanted, text)}")
 
 
 def spoken(words: Sequence[str], finished: Finished, *folders: Path) -> str:
