@@ -71,9 +71,13 @@ def fetch_all(raw: RawClient, topic: str, *, partition: int = 0, start: int = 0)
     return rows
 
 
-def offset_at(raw: RawClient, topic: str, timestamp: int, *, partition: int = 0) -> int:
+def offset_at(
+    raw: RawClient, topic: str, timestamp: int, *, partition: int = 0, epoch: int = -1
+) -> int:
     """ListOffsets: -1 asks for the end, -2 for the start."""
-    row = k02_list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    row = k02_list_offsets.ListOffsetsPartition(
+        partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch
+    )
     request = k02_list_offsets.ListOffsetsRequest(
         replica_id=-1, topics=[k02_list_offsets.ListOffsetsTopic(name=topic, partitions=[row])]
     )

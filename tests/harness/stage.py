@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from harness.chaos import log_bytes
 from harness.cluster import Cluster, until
+from harness.fetch_raw import FetchRefusedError, offset_at
 from harness.librdkafka import LIVING
 from harness.produce_raw import produce
 from harness.raw import RawClient
-from tidelog.kernel.ids import BrokerId, uuid_text
+from tidelog.kernel.ids import NO_LEADER, BrokerId, uuid_text
 from tidelog.kernel.launch import board_name
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Links
@@ -193,12 +194,20 @@ class Stage:
             )
 
     def until_led(self, *by: int) -> int:
-        """By one of these, or by anyone."""
-        until(
-            lambda: self.view().leader in by if by else self.view().leader >= 0,
-            f"led by {by or 'somebody'}",
-        )
+        """By one of these, or by anyone, who has heard of it: the metadata log knows it first."""
+        until(lambda: self._is_led(by), f"led by {by or 'somebody'}")
         return self.view().leader
+
+    def _is_led(self, by: tuple[int, ...]) -> bool:
+        view = self.view()
+        if view.leader == NO_LEADER or (by and view.leader not in by):
+            return False
+        try:
+            with RawClient(self.address(view.leader)) as raw:
+                offset_at(raw, TOPIC, -2, epoch=view.leader_epoch)
+        except (FetchRefusedError, OSError, EOFError):
+            return False
+        return True
 
     def bytes(self, broker: int) -> bytes:
         return log_bytes(self.cluster, broker, TOPIC, 0)
