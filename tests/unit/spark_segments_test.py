@@ -146,6 +146,39 @@ def test_what_was_aborted_is_left_out_also_where_its_end_is_segments_away(stage:
     assert offsets(every) == [0, 1, 2, 3, 4, *shown[3:]]
 
 
+def test_an_index_that_lacks_an_aborted_transaction_is_doubted(stage: Stage) -> None:
+    """The disk had no room for its entry; the broker knows it, the file does not."""
+    stage.write(1)
+    lost = Writer(7)
+    lost.write(stage.log, 2)
+    stage.write(20)
+    lost.end(stage.log, committed=False)
+    stage.write(2)
+    stage.note_committed()
+    (index,) = stage.segment_files(".txnindex")
+    index.unlink()
+    for first, end in ((0, None), (0, 5), (4, 5)):
+        given, doubt = until_doubt(stage.reader(first, end))
+        assert given == []
+        assert "lacks the transaction that was aborted at offset 65" in doubt.reason
+    assert offsets(stage.reader(0, 3)) == [0, 1, 2]
+    assert offsets(stage.reader(5)) == [*range(5, 65), *range(66, 72)]
+    every = stage.reader(0, isolation=Isolation.READ_UNCOMMITTED)
+    assert len(offsets(every)) == 71
+
+
+def test_a_replica_that_lacks_the_end_of_a_transaction_is_doubted(stage: Stage) -> None:
+    """Its records are committed, by the leader's word, and so is its end: it is not here yet."""
+    stage.write(1)
+    Writer(7).write(stage.log, 2)
+    stage.write(2)
+    stage.note_committed()
+    given, doubt = until_doubt(stage.reader(0))
+    assert given == []
+    assert "holds no end of a transaction of producer 7" in doubt.reason
+    assert offsets(stage.reader(0, 3)) == [0, 1, 2]
+
+
 def test_of_a_compacted_log_what_is_left_is_read(tmp_path: Path) -> None:
     settings = LogSettings(
         segment_bytes=4096, index_interval_bytes=200, compact=True, min_cleanable_dirty_ratio=0

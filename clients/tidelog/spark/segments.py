@@ -20,6 +20,7 @@ from tidelog.kernel.ids import TopicPartition, Uuid
 from tidelog.kernel.limits import MIB, REQUEST_BYTES_MAX
 from tidelog.spark.columns import Columns
 from tidelog.spark.decoder import ROWS_PER_BATCH, BadBatchError, Decoder
+from tidelog.spark.markers import Stretch, headers, missing_end
 from tidelog.spark.replicas import Replica, replicas_of, same_topic
 from tidelog.wire.errors import WireError
 from tidelog.wire.log_files import (
@@ -34,7 +35,7 @@ from tidelog.wire.log_files import (
     offsets_with_suffix,
     read_offset_entries,
 )
-from tidelog.wire.records import HEADER_BYTES, MAGIC, BatchHeader, read_header
+from tidelog.wire.records import HEADER_BYTES, MAGIC, read_header
 
 _PIECE_BYTES: Final = 8 * MIB
 _TRIES: Final = 5
@@ -165,15 +166,26 @@ class SegmentReader:
             descriptor = os.open(folder / file_name(base, LOG_SUFFIX), os.O_RDONLY | os.O_CLOEXEC)
             trying.callback(os.close, descriptor)
             segments.append(_Segment(base, descriptor))
+        position = _position(folder, segments[0], span.first)
         aborted: tuple[Aborted, ...] = ()
         if span.isolation is Isolation.READ_COMMITTED:
-            aborted = tuple(one for base in bases for one in _aborted(folder, base))
-        position = _position(folder, segments[0], span.first)
+            aborted = self._aborted(Stretch(folder, bases, position, span.first, span.end))
         if [base for base in self._bases(replica) if base < span.end] != wanted:
             return None
         if not all(_is_same(folder, segment) for segment in segments):
             return None
         return _Opened(tuple(segments), aborted, position)
+
+    def _aborted(self, stretch: Stretch) -> tuple[Aborted, ...]:
+        """By the segments of their markers, for those may be far behind."""
+        found = tuple(one for base in stretch.bases for one in _aborted(stretch.folder, base))
+        try:
+            reason = missing_end(stretch, found)
+        except WireError as failure:
+            reason = str(failure)
+        if reason is not None:
+            raise self._doubt(f"{stretch.folder}: {reason}")
+        return found
 
     def _bases(self, replica: Replica) -> list[int]:
         """Of the segment that holds the first offset, and of all behind it."""
@@ -284,23 +296,12 @@ def _last_stable_offset(replica: Replica) -> int:
     begun: dict[int, int] = {}
     names = [path.name for path in replica.folder.iterdir()]
     for base in sorted(offsets_with_suffix(names, LOG_SUFFIX)):
-        for header in _headers(replica.folder / file_name(base, LOG_SUFFIX)):
-            if header.base_offset >= replica.committed:
-                break
-            if header.is_control:
-                begun.pop(header.producer_id, None)
-            elif header.is_transactional:
-                begun.setdefault(header.producer_id, header.base_offset)
+        with (replica.folder / file_name(base, LOG_SUFFIX)).open("rb", buffering=0) as file:
+            for _, header in headers(file):
+                if header.base_offset >= replica.committed:
+                    break
+                if header.is_control:
+                    begun.pop(header.producer_id, None)
+                elif header.is_transactional:
+                    begun.setdefault(header.producer_id, header.base_offset)
     return max(replica.start, min(begun.values(), default=replica.committed))
-
-
-def _headers(path: Path) -> Iterator[BatchHeader]:
-    """Of a segment's batches; WireError where one is none. A torn one ends it."""
-    with path.open("rb") as file:
-        position = 0
-        while len(head := os.pread(file.fileno(), HEADER_BYTES, position)) == HEADER_BYTES:
-            header = read_header(head)
-            if header.magic != MAGIC or header.size_bytes < HEADER_BYTES:
-                raise WireError(f"{path.name} has no batch at byte {position}")
-            yield header
-            position += header.size_bytes

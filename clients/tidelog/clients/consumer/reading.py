@@ -71,11 +71,12 @@ class Hidden:
         """A batch that nobody asked for; it may begin or end a transaction."""
         while self._coming and self._coming[0].first_offset <= header.last_offset:
             self._hidden.add(self._coming.popleft().producer_id)
-        if header.is_control and header.producer_id in self._hidden and _is_abort(batch):
+        if header.is_control and header.producer_id in self._hidden and is_abort_marker(batch):
             self._hidden.discard(header.producer_id)
 
 
-def _is_abort(batch: memoryview) -> bool:
+def is_abort_marker(batch: memoryview) -> bool:
+    """Of a control batch: whether it ends a transaction of which nothing counts."""
     marker = next(iterate_records(batch), None)
     key = b"" if marker is None or marker.key is None else marker.key
     return int.from_bytes(key[2:4], "big") == ABORT_MARKER
