@@ -11,8 +11,7 @@ import pytest
 
 from clusters import running
 from comparison import read, side_by_side
-from harness.kafka_jars import kafka_classpath
-from harness.need import need
+from harness.kafka_jars import need_kafka
 from harness.tidy_checks import ROOT
 from measuring import Figures, tree
 from pipelines import open_pipelines, pump_run
@@ -52,11 +51,7 @@ def test_every_client_program_runs_against_a_cluster(brokers: int, replication: 
 
 def jars() -> str:
     """Where Apache Kafka's are."""
-    need("java")
-    classpath = kafka_classpath()
-    if classpath is None:
-        need("mvn")
-    return str(classpath).split(":", maxsplit=1)[0]
+    return need_kafka().split(":", maxsplit=1)[0]
 
 
 def test_compare_measures_apache_kafka_and_writes_what_it_found(tmp_path: Path) -> None:

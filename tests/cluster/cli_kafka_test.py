@@ -8,9 +8,7 @@ from confluent_kafka import Consumer
 
 from harness.cluster import Cluster, until
 from harness.golden import Golden
-from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import kafka_node
-from harness.need import need
 from harness.spoken import script
 
 pytestmark = pytest.mark.slow
@@ -19,10 +17,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Commands whose environment names a node of Kafka."""
-    need("java", "mvn")
-    classpath = kafka_classpath()
-    assert classpath is not None
-    with kafka_node(tmp_path_factory.mktemp("kafka"), classpath) as bootstrap:
+    with kafka_node(tmp_path_factory.mktemp("kafka")) as bootstrap:
         yield Cluster(
             tmp_path_factory.mktemp("there"), environment={"TIDELOG_BOOTSTRAP": bootstrap}
         )

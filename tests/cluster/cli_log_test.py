@@ -12,8 +12,7 @@ import pytest
 
 from harness.cluster import Cluster
 from harness.golden import Golden
-from harness.kafka_jars import kafka_classpath, run_kafka_tool
-from harness.need import need
+from harness.kafka_jars import need_kafka, run_kafka_tool
 from harness.produce_raw import batch_of, produce
 from harness.raw import RawClient
 from harness.spoken import heard, script
@@ -171,9 +170,7 @@ def test_damage_is_told_with_its_place(tmp_path: Path, golden: Golden) -> None:
 
 def test_what_is_dumped_is_what_kafka_reads(tmp_path: Path) -> None:
     """Offsets, positions, sizes and checksums, batch by batch, and each record's offset."""
-    need("java")
-    if kafka_classpath() is None:
-        need("mvn")
+    need_kafka()
     with Cluster(tmp_path) as cluster:
         cluster.create_topic("tides", configs={"segment.bytes": "1048576"})
         fill(cluster, "tides", *Codec)

@@ -13,9 +13,7 @@ from confluent_kafka import Producer
 
 from harness.cluster import Cluster, until
 from harness.golden import Golden
-from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import TRANSACTIONS, kafka_node
-from harness.need import need
 from harness.raw import RawClient
 from harness.raw_transactions import RawTransactions, ours
 from harness.spoken import script
@@ -65,14 +63,11 @@ def now() -> WallMs:
 @contextmanager
 def kafka(factory: pytest.TempPathFactory) -> Iterator[str]:
     """The original."""
-    need("java", "mvn")
-    classpath = kafka_classpath()
-    assert classpath is not None
     settings = {
         **SETTINGS,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
     }
-    with kafka_node(factory.mktemp("kafka"), classpath, settings) as bootstrap:
+    with kafka_node(factory.mktemp("kafka"), settings) as bootstrap:
         yield bootstrap
 
 

@@ -13,8 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from harness.clients.facts import DEADLINE_S, Running
 from harness.documents import blocks
-from harness.kafka_jars import kafka_classpath
-from harness.need import need
+from harness.kafka_jars import need_kafka
 from harness.tidy_checks import ROOT
 
 pytestmark = pytest.mark.slow
@@ -89,8 +88,7 @@ def test_a_transaction_that_fails_is_done_again_and_nothing_of_it_is_there_twice
 
 
 def test_the_java_program_doubles_each_level_once(cluster: Running, tmp_path: Path) -> None:
-    need("java", "mvn")
     (program,) = blocks(PAGE, "java")
-    command = [*JAVA, "-cp", str(kafka_classpath()), "Doubler.java"]
+    command = [*JAVA, "-cp", need_kafka(), "Doubler.java"]
     assert _run(command, tmp_path, program.body, cluster) == "[6, 10, 8]\n"
     assert _committed(cluster, "doublers-4") == [3]

@@ -9,9 +9,8 @@ from random import Random
 import pytest
 
 from harness.compaction import append, append_marker, compact
-from harness.kafka_jars import kafka_classpath, run_kafka_tool
+from harness.kafka_jars import need_kafka, run_kafka_tool
 from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
-from harness.need import need
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime.disk import open_disk
@@ -32,9 +31,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def _jars() -> None:
-    need("java")
-    if kafka_classpath() is None:
-        need("mvn")
+    need_kafka()
 
 
 def _append_some(log: Log, rng: Random, number: int, now_ms: int) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.kafka_jars import kafka_classpath, run_kafka_tool
+from harness.kafka_jars import need_kafka, run_kafka_tool
 from harness.log_batches import NOW_MS, TOPIC_ID, batch, open_logs, produce
 from harness.log_transactions import Writer, index_files
-from harness.need import need
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime.disk import open_disk
@@ -34,9 +33,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def _jars() -> None:
-    need("java")
-    if kafka_classpath() is None:
-        need("mvn")
+    need_kafka()
 
 
 @pytest.fixture(scope="module")

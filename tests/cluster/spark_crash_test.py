@@ -14,7 +14,6 @@ import pytest
 
 from harness import spark
 from harness.cluster import Cluster, until
-from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import TRANSACTIONS, kafka_node
 from harness.need import need
 from harness.spark_crash import BLOWS, LATE_ROWS, MARKS, PLANNED, Blow, write_numbers
@@ -119,10 +118,7 @@ def test_each_row_is_there_once_though_workers_an_executor_and_the_driver_are_ki
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    need("java", "mvn")
-    classpath = kafka_classpath()
-    assert classpath is not None
-    with kafka_node(tmp_path_factory.mktemp("kafka"), classpath, TRANSACTIONS) as bootstrap:
+    with kafka_node(tmp_path_factory.mktemp("kafka"), TRANSACTIONS) as bootstrap:
         yield bootstrap
 
 

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from harness.cluster import Cluster
-from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import TRANSACTIONS, kafka_node
-from harness.need import need
 from harness.spark_plain import Place, batch_of
 from harness.spark_tasks import ROWS, attempts, values_of
 from tidelog.clients.admin.group_offsets import stable_offset
@@ -35,10 +33,7 @@ def place(cluster: Cluster) -> Place:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    need("java", "mvn")
-    classpath = kafka_classpath()
-    assert classpath is not None
-    with kafka_node(tmp_path_factory.mktemp("kafka"), classpath, TRANSACTIONS) as bootstrap:
+    with kafka_node(tmp_path_factory.mktemp("kafka"), TRANSACTIONS) as bootstrap:
         yield Place(bootstrap)
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from harness import spark
 from harness.cluster import Cluster
-from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import TRANSACTIONS, kafka_node
 from harness.need import need
 from harness.spark_pipelines_program import GROUP, READ, ROWS
@@ -31,10 +30,7 @@ def all_said(
             return run_all(folder, cluster.bootstrap, cluster)
     if not request.config.getoption("--nightly"):
         pytest.skip("the same again on Apache Kafka: --nightly")
-    need("mvn")
-    classpath = kafka_classpath()
-    assert classpath is not None
-    with kafka_node(tmp_path_factory.mktemp("kafka"), classpath, TRANSACTIONS) as bootstrap:
+    with kafka_node(tmp_path_factory.mktemp("kafka"), TRANSACTIONS) as bootstrap:
         return run_all(folder, bootstrap)
 
 

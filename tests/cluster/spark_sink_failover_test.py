@@ -11,9 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from harness.cluster import Cluster, until
-from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import TRANSACTIONS, mortal_kafka_node
-from harness.need import need
 from harness.spark_plain import Place, batch_of
 from harness.spark_tasks import ROWS, values_of
 from tidelog.clients.admin.coordinators import KeyType, find_coordinator
@@ -134,10 +132,7 @@ def test_each_row_is_there_once_though_the_node_of_an_apache_kafka_dies_in_mid_b
     says that it has written them, and has not; then the transaction hangs, whoever wrote it."""
     if not nightly:
         pytest.skip("starts Kafka three times: --nightly")
-    need("java", "mvn")
-    classpath = kafka_classpath()
-    assert classpath is not None
-    with mortal_kafka_node(tmp_path, classpath, TRANSACTIONS) as node:
+    with mortal_kafka_node(tmp_path, TRANSACTIONS) as node:
         place = Place(node.bootstrap)
         topic = place.topic(partitions=2)
         sink = Sink("a-sink", (topic, Partition(0)))

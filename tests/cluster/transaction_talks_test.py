@@ -8,9 +8,7 @@ import pytest
 from harness.clients.confluent import Confluent
 from harness.cluster import Cluster
 from harness.golden import Golden
-from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import TRANSACTIONS, kafka_node
-from harness.need import need
 from harness.transaction_talk import Talk
 from harness.transaction_talks import LONG_TALKS, TALKS, held
 
@@ -40,9 +38,6 @@ def test_our_brokers_say_what_kafka_has_said(
 def test_kafka_still_says_so(tmp_path: Path, golden: Golden, *, nightly: bool) -> None:
     if not nightly:
         pytest.skip("Apache Kafka is started with --nightly only")
-    need("java", "mvn")
-    classpath = kafka_classpath()
-    assert classpath is not None
-    with kafka_node(tmp_path, classpath, {**TRANSACTIONS, **SOON}) as bootstrap:
+    with kafka_node(tmp_path, {**TRANSACTIONS, **SOON}) as bootstrap:
         golden("transaction_talks", text_of(bootstrap, TALKS))
         golden("transaction_talks_long", text_of(bootstrap, LONG_TALKS))

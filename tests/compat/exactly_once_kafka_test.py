@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from harness.exactly_once import SETTINGS, Run, Stream
-from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import kafka_node, logs_of
 from harness.need import need
 from harness.transformers import KINDS
@@ -29,12 +28,10 @@ def test_each_input_comes_out_once_though_transformers_die(
     if not nightly:
         pytest.skip("checks the checks, in half a minute for each client")
     kind = KINDS[client]
-    need("java", "mvn", *kind.programs)
-    classpath = kafka_classpath()
-    assert classpath is not None
+    need(*kind.programs)
     seed = random.SystemRandom().randrange(1 << 32)
     sys.stdout.write(f"seed {seed}\n")
-    with kafka_node(tmp_path, classpath, KAFKA_SETTINGS) as bootstrap:
+    with kafka_node(tmp_path, KAFKA_SETTINGS) as bootstrap:
         counts = None if kind.counts is None else f"tide{kind.counts}"
         stream = Stream(bootstrap, "tide", counts=counts)
         stream.create()

@@ -14,8 +14,7 @@ from harness.admin_questions import questions
 from harness.admin_questions_of_settings import Question
 from harness.cluster import Cluster, until
 from harness.fetch_raw import VERSION, fetch_request, offset_at
-from harness.kafka_jars import kafka_classpath
-from harness.need import need
+from harness.kafka_jars import need_kafka
 from harness.produce_raw import VERSION as PRODUCE_VERSION
 from harness.produce_raw import produce_request
 from harness.raw import RawClient
@@ -45,12 +44,7 @@ EXPECTED = {
 def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     if not request.config.getoption("--nightly"):
         pytest.skip("Apache Kafka is started with --nightly only")
-    need("java")
-    classpath = kafka_classpath()
-    if classpath is None:
-        need("mvn")
-    assert classpath is not None
-    running = Kafka(Path(classpath.partition(":")[0]))
+    running = Kafka(Path(need_kafka().partition(":")[0]))
     try:
         running.wait_ready()
         yield running

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.kafka_jars import placer_classpath, run_kafka_tool
+from harness.kafka_jars import need_placer, run_kafka_tool
 from harness.need import need
 from tidelog.coordinator.controller.assignment import Start, assign
 from tidelog.kernel.ids import BrokerId
@@ -49,10 +49,7 @@ def test_every_replica_is_where_kafka_puts_it() -> None:
 def test_the_table_is_what_kafka_s_jars_say(*, nightly: bool) -> None:
     if not nightly:
         pytest.skip("fetches the jars of an older Kafka: --nightly")
-    need("java", "javac")
-    classpath = placer_classpath()
-    if classpath is None:
-        need("mvn")
-    done = run_kafka_tool(str(PROGRAM), classpath=classpath)
+    need("javac")
+    done = run_kafka_tool(str(PROGRAM), classpath=need_placer())
     assert done.returncode == 0, done.stderr
     assert done.stdout == TABLE.read_text()

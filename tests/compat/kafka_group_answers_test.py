@@ -7,9 +7,7 @@ import pytest
 from harness.cluster import Cluster
 from harness.group_questions import CONVERSATIONS
 from harness.group_talk import Talk
-from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import kafka_node
-from harness.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -22,10 +20,7 @@ SAME = {
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    need("java", "mvn")
-    classpath = kafka_classpath()
-    assert classpath is not None
-    with kafka_node(tmp_path_factory.mktemp("kafka"), classpath, SAME) as bootstrap:
+    with kafka_node(tmp_path_factory.mktemp("kafka"), SAME) as bootstrap:
         yield bootstrap
 
 

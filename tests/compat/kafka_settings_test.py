@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.kafka_jars import kafka_classpath, run_kafka_tool
+from harness.kafka_jars import need_kafka, run_kafka_tool
 from harness.need import need
 from tidelog.kernel.config import SettingError, Table
 from tidelog.node.cache_settings import CACHE_ROWS
@@ -125,9 +125,8 @@ def asked(values: Mapping[str, Mapping[str, list[str]]]) -> Told:
 @pytest.fixture(scope="module")
 def kafka() -> Told:
     """What Kafka says, also of the values that each setting's rule makes interesting."""
-    need("java", "javac")
-    if kafka_classpath() is None:
-        need("mvn")
+    need("javac")
+    need_kafka()
     rules = asked({})
     return asked(
         {table: {name: tries(row) for name, row in rules[table].items()} for table in TABLES}

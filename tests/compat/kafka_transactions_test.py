@@ -10,9 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from harness.cluster import until
-from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import TRANSACTIONS, kafka_node
-from harness.need import need
 from harness.raw import RawClient
 from harness.raw_transactions import RawTransactions
 from tidelog.clients.admin.fencing import fence_producers
@@ -59,15 +57,12 @@ class OldTransport(Transport):
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    need("java", "mvn")
-    classpath = kafka_classpath()
-    assert classpath is not None
     folder: Path = tmp_path_factory.mktemp("kafka")
     settings = {
         **TRANSACTIONS,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     }
-    with kafka_node(folder, classpath, settings) as found:
+    with kafka_node(folder, settings) as found:
         with connected(Target(bootstrap=found)) as client:
             client.run(create_topics(client.view, [NewTopic("f", partitions=1)]))
             client.run(wait_for_topics(client.view, ["f"]))

@@ -5,8 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from harness.kafka_jars import kafka_classpath, run_kafka_tool
-from harness.need import need
+from harness.kafka_jars import need_kafka, run_kafka_tool
 from tidelog.spark.arrow import Encoder
 from tidelog.wire.codecs import Codec
 from tidelog.wire.records import Origin, place_batch
@@ -18,9 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_kafka_reads_every_row(tmp_path: Path) -> None:
-    need("java")
-    if kafka_classpath() is None:
-        need("mvn")
+    need_kafka()
     table = pa.RecordBatch.from_pydict(
         {
             "key": [None if row % 3 == 0 else f"key-{row}" for row in range(ROWS)],

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.kafka_jars import kafka_classpath, run_kafka_tool
-from harness.need import need
+from harness.kafka_jars import need_kafka, run_kafka_tool
 from harness.transaction_ids import ID, WALL_MS, standing
 from tidelog.coordinator.transactions import records
 from tidelog.coordinator.transactions.records import BARRIER, Transaction, TxnRecord
@@ -26,9 +25,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def _jars() -> None:
-    need("java")
-    if kafka_classpath() is None:
-        need("mvn")
+    need_kafka()
 
 
 def rows() -> list[TxnRecord]:

@@ -9,12 +9,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from harness.kafka_jars import kafka_classpath
 from harness.kafka_node import kafka_node, logs_of
 from harness.log_batches import NOW, NOW_MS, new_log
 from harness.log_transactions import index_files
 from harness.memory_disk import MemoryDisk
-from harness.need import need
 from tidelog.kernel.limits import MIB
 from tidelog.node.log.log import Log
 from tidelog.node.log.producer_snapshot import decode_snapshot
@@ -99,10 +97,7 @@ def taken_in(folder: Path) -> Log:
 def test_a_log_says_of_its_transactions_what_kafka_says(tmp_path: Path, *, nightly: bool) -> None:
     if not nightly:
         pytest.skip("Apache Kafka is started with --nightly only")
-    need("java", "mvn")
-    classpath = kafka_classpath()
-    assert classpath is not None
-    with kafka_node(tmp_path, classpath, SETTINGS) as bootstrap:
+    with kafka_node(tmp_path, SETTINGS) as bootstrap:
         admin = AdminClient({"bootstrap.servers": bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result()
         Writers(bootstrap, Random(11)).run()

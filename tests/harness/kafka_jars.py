@@ -5,11 +5,12 @@ They come from Maven Central through the ordinary `mvn`, once, into a cache dire
 
 import fcntl
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+
+from harness.need import need
 
 KAFKA_VERSION = "4.3.1"
 LOG4J_VERSION = "2.24.3"
@@ -51,28 +52,27 @@ rootLogger.appenderRef.c.ref = C
 """
 
 
-def kafka_classpath() -> str | None:
-    """A class path with Kafka's broker, clients and tools; None where Java or Maven is missing."""
+def need_kafka() -> str:
+    """A class path with Kafka's broker, clients and tools; as `need` where it cannot be had."""
     return _classpath(f"kafka-{KAFKA_VERSION}", ARTIFACTS)
 
 
-def placer_classpath() -> str | None:
-    """One with the placement of replicas of an older Kafka; None as above."""
+def need_placer() -> str:
+    """One with the placement of replicas of an older Kafka; as above."""
     return _classpath(f"kafka-placer-{PLACER_VERSION}", PLACER_ARTIFACTS)
 
 
-def streams_classpath() -> str | None:
-    """One with Kafka Streams; None as above."""
+def need_streams() -> str:
+    """One with Kafka Streams; as above."""
     return _classpath(f"kafka-streams-{KAFKA_VERSION}", STREAMS_ARTIFACTS)
 
 
-def _classpath(name: str, artifacts: Artifacts) -> str | None:
-    if shutil.which("java") is None:
-        return None
+def _classpath(name: str, artifacts: Artifacts) -> str:
+    """Java runs it; Maven is needed only by who has to fetch it."""
+    need("java")
     libs = _cache() / name
     if not libs.is_dir():
-        if shutil.which("mvn") is None:
-            return None
+        need("mvn")
         _fetch_once(libs, artifacts)
     return f"{libs}:{libs}/*"
 
@@ -81,8 +81,7 @@ def run_kafka_tool(
     name: str, *arguments: str, text: str = "", classpath: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's main classes, or a Java source file, to its end; both outputs as text."""
-    classpath = classpath or kafka_classpath()
-    assert classpath is not None, "ask kafka_classpath() first"
+    classpath = classpath or need_kafka()
     libs = classpath.split(":", 1)[0]
     command = [
         "java",

@@ -1,4 +1,7 @@
-"""One node of Apache Kafka itself, for tests that hold our commands against the original."""
+"""One node of Apache Kafka itself, for tests that hold our commands against the original.
+
+A test skips where it cannot be had, as with `need`.
+"""
 
 import socket
 import subprocess
@@ -8,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.cluster import until
+from harness.kafka_jars import need_kafka
 
 CLUSTER_ID = "dGlkZWxvZy1jb21tYW5kcw"
 PATIENCE_S = 60.0
@@ -55,10 +59,10 @@ class KafkaNode:
 
 @contextmanager
 def mortal_kafka_node(
-    folder: Path, classpath: str, settings: Mapping[str, str] | None = None
+    folder: Path, settings: Mapping[str, str] | None = None
 ) -> Iterator[KafkaNode]:
     """One that the test may kill."""
-    node = _started(folder, classpath, settings or {})
+    node = _started(folder, settings or {})
     try:
         yield node
     finally:
@@ -66,11 +70,9 @@ def mortal_kafka_node(
 
 
 @contextmanager
-def kafka_node(
-    folder: Path, classpath: str, settings: Mapping[str, str] | None = None
-) -> Iterator[str]:
+def kafka_node(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[str]:
     """Broker and controller in one process; gives the bootstrap address."""
-    with mortal_kafka_node(folder, classpath, settings) as node:
+    with mortal_kafka_node(folder, settings) as node:
         yield node.bootstrap
 
 
@@ -79,9 +81,9 @@ def logs_of(folder: Path) -> Path:
     return max(folder.glob("logs-*"))
 
 
-def _started(folder: Path, classpath: str, settings: Mapping[str, str]) -> KafkaNode:
+def _started(folder: Path, settings: Mapping[str, str]) -> KafkaNode:
     """One that takes connections."""
-    java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath]
+    java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", need_kafka()]
     for tried in range(TRIES):
         ports = _free_ports(2)
         config = folder / f"node-{tried}.properties"

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from harness.clients import built
 from harness.clients.java import Java
 from harness.exactly_once import Starts, Stream, confluent
-from harness.kafka_jars import streams_classpath
+from harness.kafka_jars import need_streams
 
 
 class Kind(NamedTuple):
@@ -43,8 +43,7 @@ def java(batch: int, _folder: Path) -> Starts:
 
 def streams(batch: int, folder: Path) -> Starts:
     def command(stream: Stream, name: str) -> Sequence[str]:
-        jars = streams_classpath()
-        assert jars is not None
+        jars = need_streams()
         words = [*_words(stream, name, batch), str(folder / f"state-{name}")]
         classpath = f"{built.streams(jars)}:{jars}"
         return Java(stream.bootstrap).command("StreamsTransformer", *words, classpath=classpath)

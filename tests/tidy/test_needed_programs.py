@@ -1,7 +1,10 @@
 """A test whose program is missing skips; where the program is required it fails."""
 
+from pathlib import Path
+
 import pytest
 
+from harness.kafka_jars import CACHE_VARIABLE, KAFKA_VERSION, need_kafka
 from harness.need import need, need_that
 
 ABSENT = "no-such-program-here"
@@ -28,3 +31,21 @@ def test_a_program_that_does_not_work_counts_as_missing(monkeypatch: pytest.Monk
     monkeypatch.setenv("HARNESS_REQUIRE", "sh")
     with pytest.raises(pytest.fail.Exception, match="may not trace"):
         need_that("sh", works=False, why="may not trace here")
+
+
+def test_only_who_has_no_jars_of_kafka_yet_needs_maven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "java"
+    java.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.delenv("HARNESS_REQUIRE", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="mvn"):
+        need_kafka()
+    jars = tmp_path / f"kafka-{KAFKA_VERSION}"
+    jars.mkdir()
+    assert need_kafka() == f"{jars}:{jars}/*"
+    java.unlink()
+    with pytest.raises(pytest.skip.Exception, match="java"):
+        need_kafka()

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.clients.facts import Record, Stored
-from harness.kafka_jars import kafka_classpath
-from harness.need import need
+from harness.kafka_jars import need_kafka
 
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -45,11 +44,8 @@ class Java:
     name = "Java's console tools"
 
     def __init__(self, bootstrap: str) -> None:
-        need("java", "mvn")
-        classpath = kafka_classpath()
-        assert classpath is not None
-        self.classpath = classpath
-        libs = Path(classpath.split(":", maxsplit=1)[0])
+        self.classpath = need_kafka()
+        libs = Path(self.classpath.split(":", maxsplit=1)[0])
         self._java = [
             "java",
             "-Xmx256m",
