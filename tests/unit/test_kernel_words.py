@@ -6,6 +6,7 @@ from tidelog.kernel import launch
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import ZERO_UUID, Uuid, uuid_from_text, uuid_text
 from tidelog.kernel.instant import ms, s
+from tidelog.kernel.sizes import UNITS, byte_count
 
 
 def test_a_uuid_in_kafka_s_form_reads_back() -> None:
@@ -24,6 +25,16 @@ def test_what_is_no_uuid_is_refused(text: str) -> None:
 def test_milliseconds_and_seconds_become_nanoseconds() -> None:
     assert ms(1.5) == 1_500_000
     assert s(2) == 2_000_000_000
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_size_takes_each_unit_with_a_space_or_without(unit: str) -> None:
+    assert byte_count(f"3{unit}") == byte_count(f"3 {unit}".rstrip()) == 3 * UNITS[unit]
+
+
+@pytest.mark.parametrize("text", ["", "0", "0MiB", "-1", "1.5MiB", "1  MiB", "MiB", "9" * 19])
+def test_what_is_no_size_is_none(text: str) -> None:
+    assert byte_count(text) is None
 
 
 def test_corrupt_data_names_its_place() -> None:

@@ -25,6 +25,8 @@ used, with what they print, stands in [how-to.md](how-to.md).
 - What destroys asks on a terminal, and needs `--yes` elsewhere.
 - Offsets are written `start`, `end`, `123`, `-10` (from the end), `@2026-01-31T12:00` (UTC) or
   `@-1h`, or as two of them: `@-30m:@now`.
+- A SIZE is written `1000000` or with one of B, k, kB, KB, M, MB (thousands and millions), KiB, MiB,
+  GiB and TiB: `500kB`, `64 KiB`. So is BYTES/s, where `/s` may be left out: `2MiB/s`.
 
 | exit code | meaning |
 | --- | --- |

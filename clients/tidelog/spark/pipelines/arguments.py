@@ -5,18 +5,16 @@ field is made of says how its text is read.
 """
 
 import difflib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
 
 from tidelog.clients.client import Client
+from tidelog.kernel.sizes import byte_count
 from tidelog.spark.durations import duration_ms
 from tidelog.spark.pipelines.failures import UsageError
 
 _PARSE = "parse"
-_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "k": 10**3, "M": 10**6}
-_SIZE = re.compile(r"([0-9]+) ?(B|KiB|MiB|GiB|k|M|)")
 
 Parse = Callable[[str], Any]
 KindT = TypeVar("KindT")
@@ -41,10 +39,10 @@ def size(text: str) -> int:
     >>> size("100"), size("1KiB"), size("3 MiB")
     (100, 1024, 3145728)
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None or not int(found[1]):
+    found = byte_count(text.strip())
+    if found is None:
         raise ValueError("must be a size as 100, 1KiB or 3MiB")
-    return int(found[1]) * _UNITS[found[2]]
+    return found
 
 
 def number(text: str) -> float:

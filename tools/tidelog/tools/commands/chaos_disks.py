@@ -12,6 +12,7 @@ from msgspec import structs
 
 from tidelog.clients.consumer.offsets import duration_ms
 from tidelog.kernel.limits import DISK_FAULT_DELAY_MAX_MS, DISK_FAULTS_MAX
+from tidelog.kernel.sizes import byte_count
 from tidelog.node.ipc.board import no_room
 from tidelog.node.ipc.fault_layout import ANY, PAGE_BYTES, Ailment, DiskFault, FileGroup, Operation
 from tidelog.tools.chaos.sick_disks import (
@@ -47,8 +48,6 @@ from tidelog.tools.supervisor.folder import Run, read_cluster
 _F = TypeVar("_F", bound=Callable[..., object])
 _COLUMNS: Final = ("BROKER", "FAULT", "WHAT", "PARTITION", "FILES", "LOG DIR", "SINCE", "STRUCK")
 _PARTITION: Final = re.compile(r"([^/]+):([0-9]+)")
-_RATE: Final = re.compile(r"([0-9]+)(B|[kKM]B|[KM]iB)?(?:/s)?")
-_UNITS: Final = {"B": 1, "kB": 1_000, "KB": 1_000, "MB": 10**6, "KiB": 1 << 10, "MiB": 1 << 20}
 _RATE_MAX: Final = 10**12
 _NS_PER_MS: Final = 1_000_000
 
@@ -88,9 +87,8 @@ class Rate(click.ParamType[int]):
     ) -> int:
         if isinstance(value, int):
             return value
-        match = _RATE.fullmatch(value)
-        found = int(match[1]) * _UNITS[match[2] or "B"] if match else 0
-        if not 0 < found <= _RATE_MAX:
+        found = byte_count(value.removesuffix("/s"))
+        if found is None or found > _RATE_MAX:
             self.fail(f"{value!r} is no rate: 500KiB/s, 2MB/s or 1000000 is", param, ctx)
         return found
 

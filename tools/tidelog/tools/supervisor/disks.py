@@ -25,6 +25,7 @@ from msgspec import Struct
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.launch import broker_directories
 from tidelog.kernel.limits import DISK_BYTES_MAX, DISK_BYTES_MIN
+from tidelog.kernel.sizes import byte_count
 from tidelog.node.ipc.layout import Role
 from tidelog.node.runtime.process import EventLog
 from tidelog.tools.supervisor.folder import Cluster, held_for_a_moment, sentences
@@ -39,14 +40,6 @@ _MOUNTS = Path("/proc/self/mountinfo")
 _MOUNT_POINT = 4
 _STATUS = Path("/proc/self/status")
 _CAP_SYS_ADMIN = 21
-_ASKED = re.compile(r"loop(?::([0-9]{1,15})(B|KiB|MiB|GiB|TiB))?")
-_UNITS: Mapping[str | None, int] = {
-    "B": 1,
-    "KiB": 1 << 10,
-    "MiB": 1 << 20,
-    "GiB": 1 << 30,
-    "TiB": 1 << 40,
-}
 _PROGRAM_ENDS_WITHIN_S = 60.0
 _LOCKED_WITHIN_S = 30.0
 _BUSY_FOR_S = 0.5
@@ -99,13 +92,13 @@ def disks_in(data: Path) -> list[Disk]:
 def size_asked(text: str) -> int | None:
     """Of `loop:256MiB`; 0 of `loop`, which names no size; None where it is neither.
 
-    >>> size_asked("loop"), size_asked("loop:64MiB"), size_asked("loop:64"), size_asked("xfs")
+    >>> size_asked("loop"), size_asked("loop:64MiB"), size_asked("loop:"), size_asked("xfs")
     (0, 67108864, None, None)
     """
-    match = _ASKED.fullmatch(text)
-    if match is None:
+    kind, colon, size = text.partition(":")
+    if kind != "loop":
         return None
-    return int(match[1]) * _UNITS[match[2]] if match[1] else 0
+    return byte_count(size) if colon else 0
 
 
 def settled(name: str, cluster: Cluster, asked: int | None) -> int:
