@@ -52,45 +52,28 @@ _RATE_MAX: Final = 10**12
 _NS_PER_MS: Final = 1_000_000
 
 
-class Length(click.ParamType[int]):
-    """A length of time."""
-
-    name = "TIME"
-
-    def __init__(self, ms_max: int | None = None) -> None:
-        self._ms_max = ms_max
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 -- click's
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> int:
-        found = value if isinstance(value, int) else duration_ms(value)
-        if not found:
-            self.fail(f"{value!r} is no length of time: 50ms, 5s or 1m30s is", param, ctx)
-        if self._ms_max is not None and found > self._ms_max:
-            self.fail(f"{value!r}: at most {self._ms_max // 1_000} s", param, ctx)
-        return found
+def _length(text: str) -> int:
+    """Milliseconds."""
+    found = duration_ms(text)
+    if not found:
+        raise click.BadParameter(f"{text!r} is no length of time: 50ms, 5s or 1m30s is")
+    return found
 
 
-class Rate(click.ParamType[int]):
+def _delay(text: str) -> int:
+    """As that; one operation waits no longer."""
+    found = _length(text)
+    if found > DISK_FAULT_DELAY_MAX_MS:
+        raise click.BadParameter(f"{text!r}: at most {DISK_FAULT_DELAY_MAX_MS // 1_000} s")
+    return found
+
+
+def _rate(text: str) -> int:
     """Bytes in a second."""
-
-    name = "BYTES/s"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 -- click's
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> int:
-        if isinstance(value, int):
-            return value
-        found = byte_count(value.removesuffix("/s"))
-        if found is None or found > _RATE_MAX:
-            self.fail(f"{value!r} is no rate: 500KiB/s, 2MB/s or 1000000 is", param, ctx)
-        return found
+    found = byte_count(text.removesuffix("/s"))
+    if found is None or found > _RATE_MAX:
+        raise click.BadParameter(f"{text!r} is no rate: 500KiB/s, 2MB/s or 1000000 is")
+    return found
 
 
 # -- what all have in common --------------------------------------------------------------------
@@ -116,7 +99,7 @@ def _where_options(command: _F) -> _F:
             ),
             click.option("--once", is_flag=True, help="It strikes once; else until it is healed."),
             click.option(
-                "--for", "lasts_ms", type=Length(), metavar="TIME", help="It ends by itself."
+                "--for", "lasts_ms", type=_length, metavar="TIME", help="It ends by itself."
             ),
         )
     ):
@@ -316,19 +299,19 @@ def full_disk(target: Target, *, at: tuple[str, ...], as_json: bool, **asked: An
 @click.option(
     "--delay",
     "delay_ms",
-    type=Length(DISK_FAULT_DELAY_MAX_MS),
+    type=_delay,
     metavar="TIME",
     help="Each read and write takes so much longer.",
 )
 @click.option(
     "--fsync-delay",
     "fsync_delay_ms",
-    type=Length(DISK_FAULT_DELAY_MAX_MS),
+    type=_delay,
     metavar="TIME",
     help="Each flush does.",
 )
 @click.option(
-    "--rate", type=Rate(), metavar="BYTES/s", help="What is read and written gets so many."
+    "--rate", type=_rate, metavar="BYTES/s", help="What is read and written gets so many."
 )
 @cluster_options
 @json_option

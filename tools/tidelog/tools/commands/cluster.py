@@ -50,26 +50,17 @@ def link_to(target: Target) -> Iterator[Link]:
 # -- up -----------------------------------------------------------------------------------------
 
 
-class Disks(click.ParamType[int]):
-    """Bytes of a disk; 0 where none are named."""
+def _disk_bytes(text: str) -> int:
+    """0 where none are named."""
+    from tidelog.tools.supervisor.disks import size_asked  # noqa: PLC0415 -- as below
 
-    name = "loop[:SIZE]"
-
-    def convert(
-        self,
-        value: Any,  # noqa: ANN401 -- click's
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> int:
-        from tidelog.tools.supervisor.disks import size_asked  # noqa: PLC0415 -- as below
-
-        found = value if isinstance(value, int) else size_asked(value)
-        if found is None:
-            self.fail(f"{value!r} is no kind of disk: loop or loop:256MiB is", param, ctx)
-        if found and not DISK_BYTES_MIN <= found <= DISK_BYTES_MAX:
-            bounds = f"at least {DISK_BYTES_MIN >> 20}MiB, at most {DISK_BYTES_MAX >> 40}TiB"
-            self.fail(f"{value!r}: {bounds}", param, ctx)
-        return found
+    found = size_asked(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no kind of disk: loop or loop:256MiB is")
+    if found and not DISK_BYTES_MIN <= found <= DISK_BYTES_MAX:
+        bounds = f"at least {DISK_BYTES_MIN >> 20}MiB, at most {DISK_BYTES_MAX >> 40}TiB"
+        raise click.BadParameter(f"{text!r}: {bounds}")
+    return found
 
 
 class _Terminal:
@@ -133,7 +124,7 @@ class _Terminal:
 @click.option(
     "--disks",
     "disk_bytes",
-    type=Disks(),
+    type=_disk_bytes,
     metavar="loop[:SIZE]",
     help="A file system for each broker and the coordinators, as 256MiB. [default: 1GiB]",
 )
