@@ -4,9 +4,10 @@ from msgspec import structs
 
 from harness.controllers import topic
 from harness.conversations import Conversation
+from tidelog.coordinator.controller.recovery import Window
 from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.coordinator.controller.story import happenings
-from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, BrokerId, Epoch, Incarnation, Offset, Uuid
+from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Incarnation, Offset, Uuid
 from tidelog.node.ipc.events import Kind, fields_of
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.wire.metadata_records import (
@@ -77,7 +78,7 @@ def test_changes_of_one_commit_are_told_one_after_the_other() -> None:
             PartitionChanged(TOPIC, 0, views[1]),
             PartitionChanged(TOPIC, 0, views[2]),
         ],
-        lambda *_: NO_OFFSET,
+        {},
     )
     kinds = [Kind.CREATED, Kind.ISR_CHANGED, Kind.ELECTED, Kind.ISR_CHANGED]
     assert [one.kind for one in told] == kinds
@@ -86,11 +87,9 @@ def test_changes_of_one_commit_are_told_one_after_the_other() -> None:
 def test_records_that_an_election_may_have_lost_are_told() -> None:
     before = PartitionView(replicas=(A, B), isr=(), leader=NO_LEADER, lost_records=3)
     after = structs.replace(before, isr=(B,), leader=B, lossy_elections=1, lost_records=10)
-    records: list[MetadataRecord] = [
-        PartitionCreated(TOPIC, 0, before),
-        PartitionChanged(TOPIC, 0, after),
-    ]
-    *_, lost = happenings(MetadataImage(), records, lambda was, _: Offset(was.lost_records * 10))
+    election = PartitionChanged(TOPIC, 0, after)
+    records: list[MetadataRecord] = [PartitionCreated(TOPIC, 0, before), election]
+    *_, lost = happenings(MetadataImage(), records, {election: Window(7, Offset(30))})
     assert lost.kind is Kind.RECORDS_LOST
     told = fields_of(lost.kind, lost.values)
     assert (told["at_least"], told["from"]) == (7, 30)

@@ -35,7 +35,7 @@ from tidelog.coordinator.controller.requests import AllocateProducerIds as Alloc
 from tidelog.coordinator.controller.requests import AlterIsr as Alter
 from tidelog.coordinator.controller.settled import Caller, Settled, Settlements
 from tidelog.coordinator.controller.shard import ControllerShard
-from tidelog.coordinator.controller.story import happenings
+from tidelog.coordinator.controller.story import Windows, happenings
 from tidelog.kernel.ids import (
     NO_OFFSET,
     TRANSACTIONS_ID,
@@ -89,7 +89,6 @@ from tidelog.wire.metadata_records import (
     BrokerFenced,
     MetadataRecord,
     PartitionChanged,
-    PartitionView,
     TopicDeleted,
 )
 
@@ -520,34 +519,37 @@ class Front:
             assert base + len(records) <= end, (base, len(records), end)
             # The word first: by the time others follow a new leader, the old one is silent.
             effects += [Fence(r.broker, r.epoch) for r in records if isinstance(r, BrokerFenced)]
-            effects += self._lossy(records)
+            lost = dict(self._windows(records))
+            effects += self._lossy(lost)
             effects += self._gone(records)
-            what = tuple(happenings(self.feed.image, records, self._lost_from))
+            what = tuple(happenings(self.feed.image, records, lost))
             effects += _sends(self.feed.committed(records))
             if what:
                 effects.append(Happened(what))  # last: nobody waits for it
         return effects
 
-    def _lossy(self, records: Sequence[MetadataRecord]) -> Iterator[LossyElection]:
-        """Those among the records that are about to be told."""
-        image = self.feed.image
+    def _windows(
+        self, records: Sequence[MetadataRecord]
+    ) -> Iterator[tuple[PartitionChanged, Window]]:
+        """The lossy elections among the records that are about to be told, and what each lost."""
         for record in records:
             if isinstance(record, PartitionChanged) and record.view.lossy_elections:
-                before, after = image.partition(record.topic, record.partition), record.view
-                if before is not None and after.lossy_elections > before.lossy_elections:
-                    yield LossyElection(
-                        topic=image.topics[record.topic].name,
-                        partition=record.partition,
-                        leader=after.leader,
-                        leader_epoch=after.leader_epoch,
-                        lost=self._shard.window_of(before, record),
-                    )
+                before = self.feed.image.partition(record.topic, record.partition)
+                if before is not None and record.view.lossy_elections > before.lossy_elections:
+                    yield record, self._shard.window_of(before, record)
 
-    def _lost_from(self, before: PartitionView, election: PartitionChanged) -> Offset:
-        return self._shard.window_of(before, election).start
+    def _lossy(self, lost: Windows) -> Iterator[LossyElection]:
+        for election, window in lost.items():
+            yield LossyElection(
+                topic=self.feed.image.topics[election.topic].name,
+                partition=election.partition,
+                leader=election.view.leader,
+                leader_epoch=election.view.leader_epoch,
+                lost=window,
+            )
 
     def _gone(self, records: Sequence[MetadataRecord]) -> Iterator[TopicGone]:
-        """As `_lossy`: who is told to delete it, and who cannot be told."""
+        """As with elections: who is told to delete it, and who cannot be told."""
         image = self.feed.image
         for record in records:
             if isinstance(record, TopicDeleted):

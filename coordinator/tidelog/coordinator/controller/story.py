@@ -1,8 +1,9 @@
 """What people are told of committed records: elections, in-sync replicas, fencing. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from tidelog.kernel.ids import ZERO_UUID, Offset, Uuid
+from tidelog.coordinator.controller.recovery import Window
+from tidelog.kernel.ids import ZERO_UUID, Uuid
 from tidelog.node.ipc.events import Happening, Kind
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.wire.metadata_records import (
@@ -14,13 +15,12 @@ from tidelog.wire.metadata_records import (
     PartitionView,
 )
 
-LostFrom = Callable[[PartitionView, PartitionChanged], Offset]
-"""Of a partition as it was, and an election that may have cost it records: what may be lost begins
-here; NO_OFFSET where nobody knows."""
+Windows = Mapping[PartitionChanged, Window]
+"""What was lost by each election that may have cost its partition records."""
 
 
 def happenings(
-    before: MetadataImage, records: Iterable[MetadataRecord], lost_from: LostFrom
+    before: MetadataImage, records: Iterable[MetadataRecord], lost: Windows
 ) -> Iterator[Happening]:
     """What the records change in the image as it was before them."""
     changed: dict[tuple[Uuid, int], PartitionView] = {}
@@ -35,7 +35,7 @@ def happenings(
                 changed[topic, partition] = view
                 yield from _change(topic, partition, old, view)
                 if view.lossy_elections > old.lossy_elections:
-                    yield _lossy(change, old, lost_from(old, change))
+                    yield _lossy(change, lost[change])
             case BrokerFenced(broker, epoch):
                 yield Happening(Kind.BROKER_FENCED, ZERO_UUID, -1, (broker, epoch))
             case BrokerUnfenced(broker, epoch):
@@ -59,10 +59,9 @@ def _change(
         yield Happening(Kind.ELECTED, topic, partition, elected)
 
 
-def _lossy(election: PartitionChanged, old: PartitionView, start: Offset) -> Happening:
-    new = election.view
-    lost = (new.leader, new.leader_epoch, new.lost_records - old.lost_records, start)
-    return Happening(Kind.RECORDS_LOST, election.topic, election.partition, lost)
+def _lossy(election: PartitionChanged, lost: Window) -> Happening:
+    values = (election.view.leader, election.view.leader_epoch, lost.records, lost.start)
+    return Happening(Kind.RECORDS_LOST, election.topic, election.partition, values)
 
 
 def _placement(view: PartitionView) -> tuple[object, ...]:
