@@ -5,8 +5,10 @@ task takes. Nothing here asks a cluster.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 
 from tidelog.kernel.ids import Offset, Partition, TopicPartition
+from tidelog.spark.grouping import grouped
 
 Positions = dict[TopicPartition, int]
 Json = dict[str, dict[str, int]]
@@ -98,14 +100,7 @@ def gathered(ranges: Iterable[OffsetRange], *, size_min: int) -> list[tuple[Offs
 
     Only the last task may have fewer.
     """
-    tasks: list[tuple[OffsetRange, ...]] = []
-    chosen: list[OffsetRange] = []
-    for one in ranges:
-        chosen.append(one)
-        if sum(each.size for each in chosen) >= size_min:
-            tasks.append(tuple(chosen))
-            chosen = []
-    return [*tasks, tuple(chosen)] if chosen else tasks
+    return [tuple(task) for task in grouped(ranges, attrgetter("size"), size_min=size_min)]
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:

@@ -1,12 +1,14 @@
 """What a writer is given, as columns that can be encoded: checked once, cast batch by batch."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
 
 from tidelog.kernel.limits import MIB
 from tidelog.spark.columns import HEADER_TYPE
+from tidelog.spark.grouping import grouped
 
 GATHERED_BYTES: Final = 2 * MIB
 """Then rows are sent: enough that partitions get record batches that are full, and no more."""
@@ -49,20 +51,13 @@ def check_columns(types: Mapping[str, str], *, topic: str | None) -> None:
 def gathered(batches: Iterable[Any], *, bytes_min: int = GATHERED_BYTES) -> Iterator[Any]:
     """The same rows in larger batches: of Spark's many small ones each would be shared out among
     all partitions, and make record batches that are far from full."""
-    held: list[Any] = []
-    size = 0
-    for batch in batches:
-        held.append(batch)
-        size += batch.nbytes
-        if size >= bytes_min:
-            yield from _as_one(held)
-            held, size = [], 0
-    yield from _as_one(held)
+    for held in grouped(batches, attrgetter("nbytes"), size_min=bytes_min):
+        yield from _as_one(held)
 
 
 def _as_one(held: list[Any]) -> list[Any]:
     """Or a few, where Arrow cannot have that much in one."""
-    if len(held) <= 1:
+    if len(held) == 1:
         return held
     found: list[Any] = pa.Table.from_batches(held).combine_chunks().to_batches()
     return found
