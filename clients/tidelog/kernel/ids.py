@@ -1,6 +1,7 @@
 """Names for the numbers that travel through the cluster: the type checker tells them apart."""
 
 import base64
+from collections.abc import Iterable
 from typing import NewType
 
 BrokerId = NewType("BrokerId", int)
@@ -26,6 +27,18 @@ TRANSACTIONS_ID = BrokerId(3001)
 """The transaction coordinator, where it stands among brokers; clients never see it."""
 
 TopicPartition = tuple[str, Partition]
+
+
+def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """As most requests name partitions; all stays in its order.
+
+    >>> by_topic([("t", 0), ("u", 2), ("t", 1)])
+    {'t': [0, 1], 'u': [2]}
+    """
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
 
 
 def uuid_text(uuid: Uuid) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidelog.clients.admin.topics import at_controller
 from tidelog.clients.asking import Ask, Plan
 from tidelog.clients.cluster_view import ClusterView, known_code
-from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.kernel.ids import Partition, TopicPartition, by_topic
 from tidelog.kernel.instant import ms
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k43_elect_leaders import API as ELECT_LEADERS
@@ -40,10 +40,8 @@ def elect_leaders(
     `wanted` all partitions that need it."""
     named: list[TopicPartitions] | None = None
     if wanted is not None:
-        by_topic: dict[str, list[int]] = {}
-        for topic, partition in wanted:
-            by_topic.setdefault(topic, []).append(partition)
-        named = [TopicPartitions(topic=name, partitions=rows) for name, rows in by_topic.items()]
+        topics = by_topic(wanted)
+        named = [TopicPartitions(topic=name, partitions=rows) for name, rows in topics.items()]
     request = ElectLeadersRequest(
         election_type=_UNCLEAN if unclean else _PREFERRED,
         topic_partitions=named,

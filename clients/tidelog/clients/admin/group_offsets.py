@@ -8,7 +8,7 @@ from tidelog.clients.admin.groups import at_coordinator
 from tidelog.clients.asking import Ask, Pause, Plan
 from tidelog.clients.cluster_view import ClusterView, known_code
 from tidelog.clients.retry import BACKOFF
-from tidelog.kernel.ids import Epoch, Offset, Partition, TopicPartition
+from tidelog.kernel.ids import Epoch, Offset, Partition, TopicPartition, by_topic
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
 from tidelog.wire.messages.k08_offset_commit import API as OFFSET_COMMIT
 from tidelog.wire.messages.k08_offset_commit import (
@@ -95,9 +95,7 @@ def _stable_rows(
     view: ClusterView, group: str, partitions: Iterable[TopicPartition]
 ) -> Plan[list[tuple[str, Any]]]:
     """A row for each, with UNSTABLE_OFFSET_COMMIT where a transaction is open."""
-    wanted: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        wanted.setdefault(topic, []).append(number)
+    wanted = by_topic(partitions)
     request = OffsetFetchRequest(
         group_id=group,
         topics=[

@@ -14,7 +14,7 @@ from tidelog.clients.asking import Answered, Ask, Call, Cause, Outcome, Pause, P
 from tidelog.clients.cluster_view import ClusterView, known_code, refresh
 from tidelog.clients.failures import failure_of
 from tidelog.clients.retry import BACKOFF
-from tidelog.kernel.ids import Offset, Partition, TopicPartition
+from tidelog.kernel.ids import Offset, Partition, TopicPartition, by_topic
 from tidelog.kernel.instant import WallMs
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
 from tidelog.wire.messages.k27_write_txn_markers import API as WRITE_TXN_MARKERS
@@ -142,10 +142,9 @@ def _marker(partition: TopicPartition, producer: ProducerState) -> Ask:
 
 
 def _ask(partitions: Sequence[TopicPartition]) -> Ask:
-    topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
-    rows = [TopicRequest(name=name, partition_indexes=ids) for name, ids in topics.items()]
+    rows = [
+        TopicRequest(name=name, partition_indexes=ids) for name, ids in by_topic(partitions).items()
+    ]
     return Ask(DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=rows))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tidelog.clients.admin.topics import at_controller
 from tidelog.clients.asking import Ask, Plan
 from tidelog.clients.cluster_view import ClusterView, known_code
-from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.kernel.ids import Partition, TopicPartition, by_topic
 from tidelog.kernel.instant import ms
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k45_alter_partition_reassignments import API as ALTER
@@ -59,7 +59,7 @@ def list_reassignments(
     if wanted is not None:
         named = [
             ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
-            for name, numbers in _by_topic(wanted).items()
+            for name, numbers in by_topic(wanted).items()
         ]
     request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=named)
     ask = Ask(LIST, request, timeout_ns=ms(2 * timeout_ms))
@@ -91,7 +91,7 @@ def alter_reassignments(
                 for number in numbers
             ],
         )
-        for name, numbers in _by_topic(targets).items()
+        for name, numbers in by_topic(targets).items()
     ]
     request = AlterPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=topics)
     ask = Ask(ALTER, request, timeout_ns=ms(2 * timeout_ms))
@@ -115,13 +115,6 @@ def _wish(
 ) -> list[int] | None:
     replicas = targets[name, Partition(number)]
     return None if replicas is None else list(replicas)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    return by_topic
 
 
 def _check(code: int, detail: str | None) -> None:

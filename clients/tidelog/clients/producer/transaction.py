@@ -12,7 +12,7 @@ from tidelog.clients.admin.coordinators import KeyType, at_coordinator
 from tidelog.clients.asking import Ask, Features, Plan
 from tidelog.clients.cluster_view import ClusterView, known_code
 from tidelog.clients.producer.sender import Identity
-from tidelog.kernel.ids import TopicPartition
+from tidelog.kernel.ids import TopicPartition, by_topic
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
 from tidelog.wire.header import AnyApi
 from tidelog.wire.messages.k24_add_partitions_to_txn import API as ADD_PARTITIONS_TO_TXN
@@ -62,16 +62,13 @@ def add_partitions(
     partitions: Iterable[TopicPartition],
 ) -> Plan[None]:
     """Make partitions part of the open transaction; the first one opens it."""
-    topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=identity.producer_id,
         v3_and_below_producer_epoch=identity.epoch,
         v3_and_below_topics=[
             AddPartitionsToTxnTopic(name=name, partitions=numbers)
-            for name, numbers in topics.items()
+            for name, numbers in by_topic(partitions).items()
         ],
     )
     ask = Ask(ADD_PARTITIONS_TO_TXN, request, version_max=ADD_PARTITIONS_VERSION_MAX)

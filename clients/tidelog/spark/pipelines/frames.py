@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelog.kernel.ids import TopicPartition
+from tidelog.kernel.ids import TopicPartition, by_topic
 from tidelog.spark.offsets import from_json, to_json
 from tidelog.spark.pipelines.interrupts import INTERRUPTS
 from tidelog.spark.pipelines.output import progress, progress_ends
@@ -33,14 +33,11 @@ def read_between(
     headers: bool = False,
 ) -> DataFrame:
     """The committed records of ranges of offsets."""
-    assigned: dict[str, list[int]] = {}
-    for topic, number in sorted(first):
-        assigned.setdefault(topic, []).append(int(number))
     chosen = {"tidelog__columns": columns} if columns else {}
     return read_topics(
         spark,
         bootstrap,
-        assign=json.dumps(assigned),
+        assign=json.dumps(by_topic(sorted(first))),
         startingOffsets=json.dumps(to_json(first)),
         endingOffsets=json.dumps(to_json({one: stop[one] for one in first})),
         kafka__isolation__level="read_committed",

@@ -27,6 +27,7 @@ from tidelog.kernel.ids import (
     ProducerEpoch,
     ProducerId,
     TopicPartition,
+    by_topic,
 )
 from tidelog.node.groups.pattern_syntax import Alphabet
 from tidelog.node.groups.patterns import Pattern, check_pattern
@@ -240,9 +241,7 @@ def _described(name: str, reply: Reply) -> k65.TransactionState:
             topics=[],
         )
     known = reply.transaction
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(known.partitions):
-        topics.setdefault(topic, []).append(partition)
+    topics = by_topic(sorted(known.partitions))
     return k65.TransactionState(
         transactional_id=name,
         error_code=0,

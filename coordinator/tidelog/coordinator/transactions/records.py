@@ -16,6 +16,7 @@ from tidelog.kernel.ids import (
     ProducerEpoch,
     ProducerId,
     TopicPartition,
+    by_topic,
 )
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import INT8, INT16, INT32, INT64, STRING
@@ -127,9 +128,7 @@ def pair(record: TxnRecord) -> tuple[bytes, bytes | None]:
 
 
 def _grouped(partitions: Iterable[TopicPartition]) -> list[_Partitions]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        topics.setdefault(topic, []).append(partition)
+    topics = by_topic(sorted(partitions))
     return [_Partitions(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
 
 

@@ -10,7 +10,7 @@ transactions, to let it take part from now on.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.kernel.ids import Partition, TopicPartition, by_topic
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
@@ -99,9 +99,7 @@ def ask(call: Call, transactional_id: str, asked: Sequence[Asked], told: Told) -
     """Ask about all of them at once; all are of one producer. `told` is called once, also where
     the client is gone by then."""
     producer_id, producer_epoch, _, adds = asked[0].batch
-    topics: dict[str, list[int]] = {}
-    for topic, partition in dict.fromkeys(one.key for one in asked):
-        topics.setdefault(topic, []).append(partition)
+    topics = by_topic(dict.fromkeys(one.key for one in asked))
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=transactional_id,
         producer_id=producer_id,
