@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,26 @@ def test_a_full_disk_loses_lines_and_not_the_process(
         EventLog("test").info("lost")
     EventLog("test").info("kept")
     assert [line["event"] for line in lines(log)] == ["kept"]
+
+
+CRASH = """
+import asyncio, logging, sys
+from tidelog.node.runtime.process import EventLog, crash_by_bugs
+logging.basicConfig(stream=sys.stdout, format="%(message)s %(fields)s")
+loop = asyncio.new_event_loop()
+crash_by_bugs(loop, EventLog("test"))
+loop.call_soon(lambda: [][0])
+loop.call_later(5, loop.stop)
+loop.run_forever()
+"""
+
+
+def test_an_exception_nobody_expected_ends_the_process_with_its_reason_in_the_log() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CRASH], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 70
+    assert done.stdout == "crashed {'reason': \"IndexError('list index out of range')\"}\n"
 
 
 def test_the_parent_is_told_once_in_one_line() -> None:

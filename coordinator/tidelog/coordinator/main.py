@@ -8,9 +8,7 @@ import uvloop
 from tidelog.coordinator.runtime.coordinator_process import CoordinatorProcess
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.launch import CoordinatorLaunch
-from tidelog.node.runtime.process import EventLog, cannot_use_files, report_failed
-
-_EXIT_FAILED = 1
+from tidelog.node.runtime.process import EventLog, cannot_start
 
 
 def run(launch: CoordinatorLaunch) -> int:
@@ -22,10 +20,8 @@ def run(launch: CoordinatorLaunch) -> int:
     try:
         process = CoordinatorProcess(loop, launch, log)
         process.start()
-    except (CannotStartError, CorruptError) as error:
-        return _failed(launch, log, str(error))
-    except OSError as error:
-        return _failed(launch, log, cannot_use_files(launch.data_dir, error))
+    except (CannotStartError, CorruptError, OSError) as error:
+        return cannot_start(launch, log, error)
     try:
         loop.run_forever()
         process.close()
@@ -33,9 +29,3 @@ def run(launch: CoordinatorLaunch) -> int:
         loop.close()
     log.info("ended", pid=os.getpid(), exit_code=process.exit_code)
     return process.exit_code
-
-
-def _failed(launch: CoordinatorLaunch, log: EventLog, sentence: str) -> int:
-    log.error("start_failed", reason=sentence)
-    report_failed(launch.ready_fd, sentence)
-    return _EXIT_FAILED

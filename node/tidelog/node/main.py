@@ -10,14 +10,11 @@ from tidelog.kernel.launch import BrokerLaunch, log_file
 from tidelog.node.runtime.broker_process import BrokerProcess
 from tidelog.node.runtime.process import (
     EventLog,
-    cannot_use_files,
+    cannot_start,
     end_with_parent,
-    report_failed,
     set_title,
     setup_logging,
 )
-
-_EXIT_FAILED = 1
 
 
 def run(launch: BrokerLaunch) -> int:
@@ -31,20 +28,11 @@ def run(launch: BrokerLaunch) -> int:
     process = BrokerProcess(loop, launch, log)
     try:
         process.start()
-    except (CannotStartError, CorruptError) as error:
-        return _give_up(launch, log, str(error))
-    except OSError as error:
-        return _give_up(launch, log, cannot_use_files(launch.data_dir, error))
+    except (CannotStartError, CorruptError, OSError) as error:
+        return cannot_start(launch, log, error)
     try:
         loop.run_forever()
     finally:
         loop.close()
     log.info("ended", pid=os.getpid(), exit_code=process.exit_code)
     return process.exit_code
-
-
-def _give_up(launch: BrokerLaunch, log: EventLog, sentence: str) -> int:
-    """What the user is told is the sentence; the log has it too."""
-    log.error("start_failed", reason=sentence)
-    report_failed(launch.ready_fd, sentence)
-    return _EXIT_FAILED

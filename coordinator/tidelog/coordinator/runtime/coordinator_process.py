@@ -1,13 +1,12 @@
 """The coordinator's parts and their life: load, take over, serve brokers, end. (shell)"""
 
 import asyncio
-import contextlib
 import gc
 import os
 import random
 import time
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from tidelog.coordinator.controller.feed import Peer
 from tidelog.coordinator.controller.front import (
@@ -61,6 +60,7 @@ from tidelog.node.runtime.process import (
     ORPHANS_END_WITHIN_S,
     EventLog,
     cannot_use_files,
+    crash_by_bugs,
     end_orphaned_run,
     is_orphaned,
     on_stop_signal,
@@ -76,7 +76,6 @@ _HEARTBEAT_S: Final = HEARTBEAT_MS / 1000
 _COUNT_TICKS: Final = 5
 _OPEN_FILES_MAX: Final = 64
 _EXIT_FAILED: Final = 1
-_EXIT_BUG: Final = 70
 
 
 class CoordinatorProcess:
@@ -112,7 +111,7 @@ class CoordinatorProcess:
     def start(self) -> None:
         """Lead, or stand by for whoever does; CannotStartError where that must not be done."""
         launch, loop = self._launch, self._loop
-        loop.set_exception_handler(self._on_bug)
+        crash_by_bugs(loop, self._log)
         on_stop_signal(loop, self.end)
         top = open_disk(coordinator_directory(launch.data_dir), open_files_max=_OPEN_FILES_MAX)
         self._top = top
@@ -391,14 +390,6 @@ class CoordinatorProcess:
         words[Word.TOPICS] = len(image.topics)
         words[Word.PARTITIONS] = image.partitions_count
         self._slot.publish()
-
-    def _on_bug(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception nobody expected: what is in memory may be wrong, the log is not. Crash."""
-        error = context.get("exception")
-        self._log.error("crashed", reason=repr(error or context.get("message")))
-        with contextlib.suppress(Exception):
-            self._loop.default_exception_handler(context)
-        os._exit(_EXIT_BUG)
 
 
 def _refuse_forgotten_data(data_dir: str) -> None:

@@ -1,12 +1,11 @@
 """The transaction coordinator's parts and their life: epoch, image, end. (shell)"""
 
 import asyncio
-import contextlib
 import gc
 import os
 import time
 from collections.abc import Sequence
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from tidelog.coordinator.controller.feed import Peer
 from tidelog.coordinator.runtime.router import Router
@@ -47,7 +46,13 @@ from tidelog.node.metadata.digest import digest
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Observer
 from tidelog.node.runtime.alarm import Alarm
-from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
+from tidelog.node.runtime.process import (
+    EventLog,
+    crash_by_bugs,
+    on_stop_signal,
+    report_failed,
+    report_ready,
+)
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.transactions import FromTransactions, Hello, decode_to_transactions, encode
 
@@ -55,7 +60,6 @@ _HEARTBEAT_S: Final = HEARTBEAT_MS / 1000
 _COUNT_TICKS: Final = 5
 _NOBODY: Final = (BrokerId(-1), Incarnation(0))
 _EXIT_FAILED: Final = 1
-_EXIT_BUG: Final = 70
 
 
 class TransactionsProcess:
@@ -99,7 +103,7 @@ class TransactionsProcess:
         self._lives: dict[Peer, tuple[BrokerId, Incarnation]] = {}
 
     def start(self) -> None:
-        self._loop.set_exception_handler(self._on_bug)
+        crash_by_bugs(self._loop, self._log)
         on_stop_signal(self._loop, self.end)
         self._tick()
         self._link.start()
@@ -285,11 +289,3 @@ class TransactionsProcess:
             words[Word.TRANSACTIONS_COMMITTED] = machine.committed
             words[Word.TRANSACTIONS_ABORTED] = machine.aborted
         self._slot.publish()
-
-    def _on_bug(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception nobody expected: what is in memory may be wrong, the log is not. Crash."""
-        error = context.get("exception")
-        self._log.error("crashed", reason=repr(error or context.get("message")))
-        with contextlib.suppress(Exception):
-            self._loop.default_exception_handler(context)
-        os._exit(_EXIT_BUG)

@@ -1,7 +1,6 @@
 """One broker's parts and their life: start, heartbeat, checkpoints, clean stop. A shell."""
 
 import asyncio
-import contextlib
 import gc
 import os
 import random
@@ -50,7 +49,13 @@ from tidelog.node.runtime.disk import open_disks
 from tidelog.node.runtime.disk_faults import DiskFaults
 from tidelog.node.runtime.neighbours import Neighbours
 from tidelog.node.runtime.open_ledger import open_ledger
-from tidelog.node.runtime.process import EventLog, on_stop_signal, report_failed, report_ready
+from tidelog.node.runtime.process import (
+    EventLog,
+    crash_by_bugs,
+    on_stop_signal,
+    report_failed,
+    report_ready,
+)
 from tidelog.node.runtime.recorder import Recorder
 from tidelog.node.runtime.replicator import Replicator, ReplicatorParts
 from tidelog.node.runtime.storage import Storage, StorageParts
@@ -63,7 +68,6 @@ _CHECKPOINT_TICKS: Final = 50
 _GC_THRESHOLDS: Final = (50_000, 20, 100)
 _MILLISECOND_NS: Final = 1_000_000
 _HOUSEKEEPING_TICKS: Final = 700
-_EXIT_BUG: Final = 70
 _EXIT_DISK: Final = 74
 _NAMED_MAX: Final = 10
 _LEAVE_WAIT_MS: Final = 300
@@ -102,7 +106,7 @@ class BrokerProcess:
     def start(self) -> None:
         """Open the log directory, find the coordinator; clients are let in once it has answered."""
         launch, loop = self._launch, self._loop
-        loop.set_exception_handler(self._on_bug)
+        crash_by_bugs(loop, self._log)
         on_stop_signal(loop, self._on_stop_asked)
         self._settings = BrokerSettings(launch.broker_id, {**launch.settings, **_placed(launch)})
         settings = self._settings.values
@@ -473,14 +477,6 @@ class BrokerProcess:
             "disk_failed", reason=str(error), advice="mend or replace the disk, then start again"
         )
         os._exit(_EXIT_DISK)
-
-    def _on_bug(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception nobody expected: what is in memory may be wrong, the log is not. Crash."""
-        error = context.get("exception")
-        self._log.error("crashed", reason=repr(error or context.get("message")))
-        with contextlib.suppress(Exception):
-            self._loop.default_exception_handler(context)
-        os._exit(_EXIT_BUG)
 
     def _on_stop_asked(self) -> None:
         if self._stopping:

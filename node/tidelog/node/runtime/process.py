@@ -30,6 +30,8 @@ LOG_BYTES_MAX = 32 * 1024 * 1024
 TEXT_CHARS_LOGGED_MAX = 512
 _SENTENCE_BYTES_MAX = 4096  # below PIPE_BUF: written whole or not at all
 ORPHANS_END_WITHIN_S = 5.0
+_EXIT_FAILED = 1
+_EXIT_BUG = 70
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _NAME_BYTES_MAX = 15
@@ -189,6 +191,16 @@ def cannot_use_files(data_dir: str, error: OSError) -> str:
     return f"it cannot use its files: {error}"
 
 
+def cannot_start(launch: Launch, log: EventLog, error: Exception) -> int:
+    """Say why, to whoever started this process and in its log; its exit code."""
+    sentence = str(error)
+    if isinstance(error, OSError):
+        sentence = cannot_use_files(launch.data_dir, error)
+    log.error("start_failed", reason=sentence)
+    report_failed(launch.ready_fd, sentence)
+    return _EXIT_FAILED
+
+
 def set_title(short: str, title: str) -> None:
     """`short` is what `top` shows, `title` what `ps` shows instead of the command line."""
     name = f"{_TITLE_PREFIX}{short}".encode()[:_NAME_BYTES_MAX]
@@ -215,6 +227,19 @@ def on_stop_signal(loop: "asyncio.AbstractEventLoop", stop: Callable[[], None]) 
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     loop.add_signal_handler(signal.SIGTERM, stop)
     loop.call_soon(signal.pthread_sigmask, signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def crash_by_bugs(loop: "asyncio.AbstractEventLoop", log: EventLog) -> None:
+    """End where an exception reaches the loop, which nobody expected then: what is in memory may be
+    wrong, the log is not."""
+
+    def crash(_loop: "asyncio.AbstractEventLoop", context: dict[str, Any]) -> None:
+        log.error("crashed", reason=repr(context.get("exception") or context.get("message")))
+        with contextlib.suppress(Exception):
+            loop.default_exception_handler(context)
+        os._exit(_EXIT_BUG)
+
+    loop.set_exception_handler(crash)
 
 
 def is_orphaned(launch: Launch) -> bool:
