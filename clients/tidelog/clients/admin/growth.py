@@ -43,13 +43,8 @@ def wait_for_partitions(view: ClusterView, totals: Mapping[str, int]) -> Plan[No
     waits = 0
     while True:
         yield from wait_for_topics(view, list(totals))
-        late = [name for name, count in totals.items() if _listed(view, name) < count]
+        late = [name for name, count in totals.items() if view.partition_count(name) < count]
         if not late:
             return
         waits += 1
         yield Pause(BACKOFF.wait(waits), f"topic {late[0]!r} has not all its partitions yet")
-
-
-def _listed(view: ClusterView, name: str) -> int:
-    topic = view.topics.get(name)
-    return 0 if topic is None else len(topic.partitions)
