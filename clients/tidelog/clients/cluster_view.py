@@ -16,9 +16,8 @@ from tidelog.clients.asking import (
     Pause,
     Plan,
     Somewhere,
-    is_transient,
 )
-from tidelog.clients.failures import UnsupportedError
+from tidelog.clients.failures import reason_to_repeat
 from tidelog.clients.retry import BACKOFF
 from tidelog.kernel.ids import NO_EPOCH, NO_LEADER, ZERO_UUID, BrokerId, Epoch, TopicPartition, Uuid
 from tidelog.wire.errors import ErrorCode
@@ -208,6 +207,4 @@ def refresh(
 
 def pause_after(lost: Lost, failures: int) -> Pause:
     """The wait after a lost question; UnsupportedError where no wait helps."""
-    if not is_transient(lost):
-        raise UnsupportedError(lost.detail)
-    return Pause(BACKOFF.wait(failures), lost.detail)
+    return Pause(BACKOFF.wait(failures), reason_to_repeat(lost))

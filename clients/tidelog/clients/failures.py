@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tidelog.clients.asking import Answered, Cause, Lost
+from tidelog.clients.asking import Answered, Cause, Lost, is_transient
 from tidelog.wire.errors import ErrorCode
 
 
@@ -49,6 +49,15 @@ def failure_of(lost: Lost) -> ClientError:
             return TimedOutError(lost.detail)
         case Cause.UNREACHABLE | Cause.BROKEN:
             return UnreachableError(lost.detail)
+
+
+def reason_to_repeat(outcome: Answered | Lost) -> str:
+    """Why to ask again where there is no answer; UnsupportedError where that is of no use."""
+    if isinstance(outcome, Answered):
+        return ""
+    if not is_transient(outcome):
+        raise UnsupportedError(outcome.detail)
+    return outcome.detail
 
 
 def response(outcome: Answered | Lost) -> Any:  # noqa: ANN401 -- the asker knows what it asked

@@ -17,10 +17,9 @@ from tidelog.clients.asking import (
     Pause,
     Plan,
     Somewhere,
-    is_transient,
 )
 from tidelog.clients.cluster_view import ClusterView, known_code, pause_after, refresh
-from tidelog.clients.failures import UnsupportedError
+from tidelog.clients.failures import reason_to_repeat
 from tidelog.clients.retry import BACKOFF
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
 from tidelog.wire.messages.k10_find_coordinator import API as FIND_COORDINATOR
@@ -166,13 +165,14 @@ def _without_part(view: ClusterView, topic: str, silent: Collection[int]) -> Col
     return set(silent) - leaders
 
 
-def reason_to_repeat(outcome: Outcome) -> str:
-    """Why to ask again where there is no answer; UnsupportedError where that is of no use."""
-    if isinstance(outcome, Answered):
-        return ""
-    if not is_transient(outcome):
-        raise UnsupportedError(outcome.detail)
-    return outcome.detail
+def refusal_to_repeat(error_code: int, what: str) -> str:
+    """Why to ask again who refused, or nothing; Rejected where that is of no use."""
+    code = known_code(error_code)
+    if code in RETRIABLE:
+        return code.name
+    if code is not ErrorCode.NONE:
+        raise Rejected(code, what)
+    return ""
 
 
 _TOPICS = {KeyType.GROUP: "__consumer_offsets", KeyType.TRANSACTION: "__transaction_state"}

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidelog.clients.admin.leaders import from_leaders, name_of
-from tidelog.clients.asking import Answered, Ask, Outcome, Plan, is_transient
+from tidelog.clients.asking import Answered, Ask, Outcome, Plan
 from tidelog.clients.cluster_view import ClusterView, known_code
-from tidelog.clients.failures import UnsupportedError
+from tidelog.clients.failures import reason_to_repeat
 from tidelog.kernel.ids import Offset, Partition, TopicPartition
 from tidelog.kernel.instant import ms
 from tidelog.wire.errors import RETRIABLE, ErrorCode
@@ -65,9 +65,7 @@ def _ask(
 def _take(outcome: Outcome, done: dict[TopicPartition, RecordsDeleted]) -> str:
     """Note what was done; why to ask again, or nothing."""
     if not isinstance(outcome, Answered):
-        if not is_transient(outcome):
-            raise UnsupportedError(outcome.detail)
-        return outcome.detail
+        return reason_to_repeat(outcome)
     because = ""
     for partition, code, start in _rows(outcome.message):
         if code in RETRIABLE:

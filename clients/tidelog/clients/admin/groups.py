@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from tidelog.clients.admin import coordinators
 from tidelog.clients.admin.consumer_protocol import assigned_partitions
-from tidelog.clients.admin.coordinators import KeyType, from_all_brokers, reason_to_repeat
+from tidelog.clients.admin.coordinators import KeyType, from_all_brokers, refusal_to_repeat
 from tidelog.clients.asking import Answered, Ask, Outcome, Plan
 from tidelog.clients.cluster_view import ClusterView, known_code
-from tidelog.clients.failures import UnsupportedError
+from tidelog.clients.failures import UnsupportedError, reason_to_repeat
 from tidelog.kernel.ids import Partition, TopicPartition
-from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
+from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k15_describe_groups import API as DESCRIBE_GROUPS
 from tidelog.wire.messages.k15_describe_groups import DescribedGroup as ClassicGroup
 from tidelog.wire.messages.k15_describe_groups import DescribeGroupsRequest
@@ -96,11 +96,8 @@ def _take_list(outcome: Outcome, found: dict[str, ListedGroup]) -> str:
     """Note its groups; why to ask it again, or nothing."""
     if not isinstance(outcome, Answered):
         return reason_to_repeat(outcome)
-    code = known_code(outcome.message.error_code)
-    if code in RETRIABLE:
-        return code.name
-    if code is not ErrorCode.NONE:
-        raise Rejected(code, "listing groups")
+    if because := refusal_to_repeat(outcome.message.error_code, "listing groups"):
+        return because
     for one in outcome.message.groups:
         found[one.group_id] = ListedGroup(
             one.group_id, one.protocol_type, one.group_state, one.group_type.lower()

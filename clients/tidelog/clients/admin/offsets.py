@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidelog.clients.admin.leaders import from_leaders, name_of
-from tidelog.clients.asking import Answered, Ask, Call, Outcome, Plan, is_transient
+from tidelog.clients.asking import Answered, Ask, Call, Outcome, Plan
 from tidelog.clients.cluster_view import ClusterView, known_code
-from tidelog.clients.failures import UnsupportedError
+from tidelog.clients.failures import reason_to_repeat
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Epoch, Offset, Partition, TopicPartition
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
@@ -93,9 +93,7 @@ def _ask(
 def _take(outcome: Outcome, found: dict[TopicPartition, FoundOffset]) -> str:
     """Note what was found; why to ask again, or nothing."""
     if not isinstance(outcome, Answered):
-        if not is_transient(outcome):
-            raise UnsupportedError(outcome.detail)
-        return outcome.detail
+        return reason_to_repeat(outcome)
     because = ""
     for partition, code, offset in _rows(outcome.message):
         if code is ErrorCode.NONE:

@@ -8,11 +8,10 @@ that it never ends the transaction after the one that was meant.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tidelog.clients.admin.coordinators import reason_to_repeat
 from tidelog.clients.admin.leaders import from_leaders, name_of
 from tidelog.clients.asking import Answered, Ask, Call, Cause, Outcome, Pause, Plan
 from tidelog.clients.cluster_view import ClusterView, known_code, refresh
-from tidelog.clients.failures import failure_of
+from tidelog.clients.failures import failure_of, reason_to_repeat
 from tidelog.clients.retry import BACKOFF
 from tidelog.kernel.ids import Offset, Partition, TopicPartition, by_topic
 from tidelog.kernel.instant import WallMs

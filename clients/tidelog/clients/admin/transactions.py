@@ -10,10 +10,11 @@ from tidelog.clients.admin.coordinators import (
     KeyType,
     from_all_brokers,
     from_coordinators,
-    reason_to_repeat,
+    refusal_to_repeat,
 )
 from tidelog.clients.asking import Answered, Ask, Outcome, Plan
 from tidelog.clients.cluster_view import ClusterView, known_code
+from tidelog.clients.failures import reason_to_repeat
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.kernel.instant import WallMs
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
@@ -149,11 +150,8 @@ def _take_list(
     """Note its transactions with the version it spoke; why to ask it again, or nothing."""
     if not isinstance(outcome, Answered):
         return reason_to_repeat(outcome)
-    code = known_code(outcome.message.error_code)
-    if code in RETRIABLE:
-        return code.name
-    if code is not ErrorCode.NONE:
-        raise Rejected(code, "listing transactions")
+    if because := refusal_to_repeat(outcome.message.error_code, "listing transactions"):
+        return because
     for row in outcome.message.transaction_states:
         one = ListedTransaction(
             row.transactional_id, row.producer_id, row.transaction_state, broker
