@@ -14,7 +14,7 @@ from tidelog.clients.admin.groups import STABLE, DescribedGroup, GroupMember
 from tidelog.node.groups.history import Trigger
 from tidelog.tools.group_log import Generation
 from tidelog.tools.group_story import Outcome, Rebalance
-from tidelog.tools.output import counted, moment
+from tidelog.tools.output import counted, listed, moment
 from tidelog.tools.reasons import DOWN, Code, Reason
 
 RESTLESS_S: Final = 300
@@ -159,7 +159,7 @@ def _rebalances(known: KnownGroup, group: DescribedGroup) -> Reason:
 
 def _waits(rebalance: Rebalance) -> str:
     more = rebalance.waits_count - len(rebalance.waits_for)
-    return _joined(rebalance.waits_for) + (f" and {more} more" if more > 0 else "")
+    return listed(rebalance.waits_for) + (f" and {more} more" if more > 0 else "")
 
 
 def _behind(group: DescribedGroup) -> str:
@@ -174,7 +174,7 @@ def _behind(group: DescribedGroup) -> str:
         return ""
     names = [who(one) for one in late[:_NAMED_MAX]]
     more = len(late) - len(names)
-    return f"; it waits for {_joined(names)}" + (f" and {more} more" if more else "")
+    return f"; it waits for {listed(names)}" + (f" and {more} more" if more else "")
 
 
 def _pairs(given: Mapping[str, Sequence[int]]) -> set[tuple[str, int]]:
@@ -258,8 +258,3 @@ def age(now_ms: int, then_ms: int) -> str:
         if seconds < limit:
             return f"{seconds // unit:.0f} {noun}" if noun else f"{seconds:.1f} s"
     return f"{seconds // 86_400:.0f} days"
-
-
-def _joined(parts: Sequence[str]) -> str:
-    *most, last = parts
-    return f"{', '.join(most)} and {last}" if most else last

@@ -208,6 +208,16 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
 
 
+def listed(words: Iterable[str]) -> str:
+    """One or more words as a sentence has them.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def size(byte_count: int) -> str:
     """Bytes for people.
 

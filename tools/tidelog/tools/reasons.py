@@ -13,7 +13,7 @@ from tidelog.coordinator.settings import rules_of
 from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, BrokerId, uuid_text
 from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.node.settings import BROKER
-from tidelog.tools.output import counted, size
+from tidelog.tools.output import counted, listed, size
 from tidelog.tools.supervisor.plan import ending
 from tidelog.tools.timeline import Entry
 from tidelog.wire.metadata_records import PartitionView
@@ -261,7 +261,7 @@ def _no_leader(known: Known, place: Place) -> Reason:
 
 def _only(trusted: Sequence[int], missing: Iterable[Reason]) -> str:
     has = _verb(trusted, "has", "have")
-    where = _joined(one.sentence for one in missing)
+    where = listed(one.sentence for one in missing)
     return f"only {_brokers(trusted)} {has} every committed record, and {where}"
 
 
@@ -269,7 +269,7 @@ def _files_lost(last_known: Sequence[int], missing: Sequence[Reason]) -> str:
     lost = f"{_brokers(last_known)} had every committed record, and lost files"
     if not missing:
         return lost
-    where = _joined(one.sentence for one in missing)
+    where = listed(one.sentence for one in missing)
     return f"{lost}; who has most leads once all are back, but {where}"
 
 
@@ -299,7 +299,7 @@ def _missing(known: Known, place: Place) -> Iterator[Reason]:
 
 
 def _failed(known: Known, broker: int) -> str:
-    return f"broker {broker} cannot use {_joined(known.failed[broker])} any more"
+    return f"broker {broker} cannot use {listed(known.failed[broker])} any more"
 
 
 def _logs_of(broker: int) -> tuple[str, ...]:
@@ -324,7 +324,7 @@ def _moving(known: Known, place: Place) -> Reason:
         parts.append(f"{_brokers(view.adding)} {_verb(view.adding, 'gets', 'get')} it")
     if view.removing:
         parts.append(f"{_brokers(view.removing)} {_verb(view.removing, 'gives', 'give')} it up")
-    why = [_joined(parts)]
+    why = [listed(parts)]
     for broker in view.adding:
         away = absence(known, broker)
         if away is not None:
@@ -439,12 +439,7 @@ def hosts(image: MetadataImage, broker: int) -> Iterator[Place]:
 
 def _brokers(brokers: Sequence[int]) -> str:
     """`broker 1`, `brokers 1 and 2`."""
-    return f"{_verb(brokers, 'broker', 'brokers')} {_joined(map(str, brokers))}"
-
-
-def _joined(parts: Iterable[str]) -> str:
-    *most, last = parts
-    return f"{', '.join(most)} and {last}" if most else last
+    return f"{_verb(brokers, 'broker', 'brokers')} {listed(map(str, brokers))}"
 
 
 def _verb(of: Sequence[object], one: str, many: str) -> str:

@@ -15,7 +15,7 @@ from tidelog.kernel.limits import BROKERS_MAX, DISK_FAULTS_MAX
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.fault_layout import ANY, Ailment, DiskFault, Operation, Sheet
 from tidelog.node.ipc.fault_memory import FaultPage
-from tidelog.tools.output import counted, moment
+from tidelog.tools.output import counted, listed, moment
 from tidelog.tools.supervisor.folder import Cluster, read_cluster
 
 WRITES: Final = Operation.WRITE | Operation.CREATE | Operation.REPLACE | Operation.NAME
@@ -83,7 +83,7 @@ def what_of(fault: DiskFault, where: str = "") -> str:
     """What happens to which operations."""
     files = "" if fault.group is None else f" of {fault.group.word} files"
     partition = f" of {fault.partition}" if fault.partition else ""
-    on = f"{_joined(_points(fault))}{files}{partition}{where}"
+    on = f"{listed(_points(fault))}{files}{partition}{where}"
 
     def one_or(one: str, many: str) -> str:
         return one if len(_points(fault)) == 1 else many
@@ -110,11 +110,6 @@ def what_of(fault: DiskFault, where: str = "") -> str:
 def _points(fault: DiskFault) -> list[str]:
     words = ROOM if fault.ailment is Ailment.FULL_DISK else OPERATIONS
     return [word for word, operations in words.items() if fault.operations & operations]
-
-
-def _joined(words: Sequence[str]) -> str:
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 # -- reading ------------------------------------------------------------------------------------
