@@ -232,6 +232,14 @@ def size(byte_count: int) -> str:
     return f"{value:.1f} TiB"
 
 
+def topic_and_partition(text: str) -> tuple[str, int]:
+    """Of `orders:0`."""
+    topic, colon, number = text.rpartition(":")
+    if not colon or not topic or not (number.isascii() and number.isdecimal()):
+        raise click.UsageError(f"{text!r}: must be TOPIC:PARTITION")
+    return topic, int(number)
+
+
 # -- which cluster ------------------------------------------------------------------------------
 
 

@@ -1,7 +1,6 @@
 """`tidelog chaos io-error`, `full-disk`, `slow-disk`, `heal` and `status`: disks that are sick."""
 
 import errno
-import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -42,12 +41,12 @@ from tidelog.tools.output import (
     nearest,
     not_found,
     table,
+    topic_and_partition,
 )
 from tidelog.tools.supervisor.folder import Run, read_cluster
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _COLUMNS: Final = ("BROKER", "FAULT", "WHAT", "PARTITION", "FILES", "LOG DIR", "SINCE", "STRUCK")
-_PARTITION: Final = re.compile(r"([^/]+):([0-9]+)")
 _RATE_MAX: Final = 10**12
 _NS_PER_MS: Final = 1_000_000
 
@@ -178,10 +177,7 @@ class Where:
         asked = self._asked["partition"]
         if asked is None:
             return ""
-        match = _PARTITION.fullmatch(asked)
-        if match is None:
-            raise click.UsageError(f"{asked!r}: must be TOPIC:PARTITION")
-        topic, number = match[1], int(match[2])
+        topic, number = topic_and_partition(asked)
         names = open_folder(Path(self.run.data_dir)).image.names
         if topic not in names:
             raise not_found("topic", topic, names, see="tidelog topic list")

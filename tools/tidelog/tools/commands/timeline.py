@@ -16,6 +16,7 @@ from tidelog.tools.output import (
     json_option,
     not_found,
     table,
+    topic_and_partition,
 )
 
 VERSION = 1
@@ -41,7 +42,7 @@ def timeline(target: Target, *, what: str, html: str | None, as_json: bool) -> N
     from tidelog.tools.timeline import gather, newest_id, of_partition  # noqa: PLC0415 -- as said
     from tidelog.tools.timeline_page import page, said  # noqa: PLC0415 -- as said
 
-    topic, partition = _named(what)
+    topic, partition = topic_and_partition(what)
     folder = find(target.folder)
     if not (folder / "logs").is_dir():
         raise target.missing()
@@ -97,13 +98,6 @@ def _write(path: str, text: str) -> None:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
         fail(f"cannot write {path}: {error.strerror}; choose another file with --html")
-
-
-def _named(text: str) -> tuple[str, int]:
-    topic, colon, number = text.rpartition(":")
-    if not colon or not topic or not (number.isascii() and number.isdecimal()):
-        raise click.UsageError(f"{text!r}: must be TOPIC:PARTITION")
-    return topic, int(number)
 
 
 def _known(target: Target, topic: str) -> tuple[str | None, Sequence[str]]:

@@ -25,6 +25,7 @@ from tidelog.tools.output import (
     size,
     span,
     table,
+    topic_and_partition,
 )
 from tidelog.tools.reasons import Known, Place, Reason, of_partition
 from tidelog.tools.transaction_look import now_ms, see_readers
@@ -53,18 +54,11 @@ def partition(target: Target, *, what: str, as_json: bool) -> None:
     Also of a cluster that is down: what it knew last. Of another, named by --bootstrap: what the
     protocol tells.
     """
-    name, number = _named(what)
+    name, number = topic_and_partition(what)
     if target.bootstrap:
         _elsewhere(target, name, number, as_json=as_json)
     else:
         _here(target, name, number, as_json=as_json)
-
-
-def _named(text: str) -> tuple[str, int]:
-    topic, colon, number = text.rpartition(":")
-    if not colon or not topic or not (number.isascii() and number.isdecimal()):
-        raise click.UsageError(f"{text!r}: must be TOPIC:PARTITION")
-    return topic, int(number)
 
 
 # -- a cluster of ours --------------------------------------------------------------------------
