@@ -13,7 +13,7 @@ from msgspec import Struct
 from tidelog.clients.admin.groups import STABLE, DescribedGroup, GroupMember
 from tidelog.node.groups.history import Trigger
 from tidelog.tools.group_log import Generation
-from tidelog.tools.group_story import Outcome, Rebalance
+from tidelog.tools.group_story import Outcome, Rebalance, member_name
 from tidelog.tools.output import counted, listed, moment
 from tidelog.tools.reasons import DOWN, Code, Reason
 
@@ -243,8 +243,7 @@ def fine(known: KnownGroup) -> str:
 
 
 def who(member: GroupMember) -> str:
-    host = member.host.removeprefix("/")
-    return f"{member.client_id} ({host})" if host else member.client_id
+    return member_name(member.client_id, member.host)
 
 
 def age(now_ms: int, then_ms: int) -> str:

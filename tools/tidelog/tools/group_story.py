@@ -30,6 +30,16 @@ class Outcome(StrEnum):
     """Its coordinator was gone before it was through, and the next one did not go on with it."""
 
 
+def member_name(client_id: str, host: str) -> str:
+    """A host is told with a slash before it.
+
+    >>> member_name("billing", "/127.0.0.1"), member_name("billing", "")
+    ('billing (127.0.0.1)', 'billing')
+    """
+    host = host.removeprefix("/")
+    return f"{client_id} ({host})" if host else client_id
+
+
 class Someone(Struct, frozen=True):
     """A member, as people know it."""
 
@@ -39,8 +49,7 @@ class Someone(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        host = self.host.removeprefix("/")
-        return f"{self.client_id} ({host})" if host else self.client_id
+        return member_name(self.client_id, self.host)
 
 
 class Rebalance(Struct):
