@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from tidelog.coordinator.controller import elections
 from tidelog.coordinator.controller.elections import Rules
 from tidelog.coordinator.settings import ControllerSettings, rules_of
-from tidelog.node.metadata.image import MetadataImage, TopicView
+from tidelog.node.metadata.image import MetadataImage, TopicView, set_config
 from tidelog.wire.metadata_records import (
     ConfigChanged,
     MetadataRecord,
@@ -43,7 +43,7 @@ def _given_after(
     brokers = dict(image.broker_configs.get("", {}))
     for one in changes:
         if one.kind is ResourceKind.BROKER and not one.resource:
-            _change(brokers, one)
+            set_config(brokers, one)
     return {**settings.broker, **brokers}
 
 
@@ -53,12 +53,5 @@ def _rules_after(
     configs = dict(topic.configs)
     for one in changes:
         if one.kind is ResourceKind.TOPIC and one.resource == topic.name:
-            _change(configs, one)
+            set_config(configs, one)
     return rules_of(configs, given)
-
-
-def _change(values: dict[str, str], record: ConfigChanged) -> None:
-    if record.value is None:
-        values.pop(record.name, None)
-    else:
-        values[record.name] = record.value

@@ -252,11 +252,11 @@ class MetadataImage:
         if record.kind is ResourceKind.TOPIC:
             topic = self.names[record.resource]
             topic.version = self.offset
-            _set(topic.configs, record)
+            set_config(topic.configs, record)
             return
         resources = self.configs_of(record.kind)
         values = resources.setdefault(record.resource, {})
-        _set(values, record)
+        set_config(values, record)
         if not values:
             del resources[record.resource]
 
@@ -324,7 +324,8 @@ class MetadataImage:
                 assert_never(record)
 
 
-def _set(values: dict[str, str], record: ConfigChanged) -> None:
+def set_config(values: dict[str, str], record: ConfigChanged) -> None:
+    """What a record says of one setting, in those of its resource."""
     if record.value is None:
         values.pop(record.name, None)
     else:
