@@ -8,6 +8,7 @@ is still called `.cleaned` was not finished, and goes.
 
 from tidelog.kernel.files import Directory
 from tidelog.node.log.scan import Scan
+from tidelog.node.log.segments import remove_segment
 from tidelog.wire.log_files import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -65,7 +66,7 @@ def finish_swaps(directory: Directory) -> None:
         end = _end_of(directory, base)
         for old in offsets_with_suffix(names, LOG_SUFFIX):
             if base < old < end:
-                _remove(directory, old)
+                remove_segment(directory, old)
         directory.sync()
         _rename_all(directory, base)
     unfinished = set(offsets_with_suffix(names, LOG_SUFFIX + CLEANED_SUFFIX))
@@ -91,8 +92,3 @@ def _end_of(directory: Directory, base: int) -> int:
         pass
     file.close()
     return scan.next_offset
-
-
-def _remove(directory: Directory, base: int) -> None:
-    for suffix in reversed(SEGMENT_SUFFIXES):
-        directory.unlink(file_name(base, suffix))
