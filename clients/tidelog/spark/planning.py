@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from tidelog.clients.admin.leaders import name_of
 from tidelog.clients.admin.offsets import END, START, list_offsets
 from tidelog.clients.asking import Pause, Plan
 from tidelog.clients.cluster_view import ClusterView, refresh
@@ -86,7 +87,7 @@ def resolve(
             found, late = yield from _at_times(view, partitions, bound, isolation)
             if late and not latest_if_too_young:
                 raise OptionError(
-                    f"no record of {_name(late[0])} is as young as the time it should begin at; "
+                    f"no record of {name_of(late[0])} is as young as the time it should begin at; "
                     "startingOffsetsByTimestampStrategy=latest begins at the end then"
                 )
             return {**found, **(yield from _ask(view, dict.fromkeys(late, END), isolation))}
@@ -242,13 +243,9 @@ def check_named(
     missing = sorted(set(partitions) - set(given))
     if missing:
         raise OptionError(
-            f"offsets by partition must name every partition that is read: {_name(missing[0])} is "
-            f"missing; {EARLIEST} is its earliest offset, -1 its latest"
+            "offsets by partition must name every partition that is read: "
+            f"{name_of(missing[0])} is missing; {EARLIEST} is its earliest offset, -1 its latest"
         )
     odd = sorted(set(given) - set(partitions))
     if odd:
-        raise OptionError(f"offsets are given for {_name(odd[0])}, which is not read")
-
-
-def _name(partition: TopicPartition) -> str:
-    return f"{partition[0]}-{partition[1]}"
+        raise OptionError(f"offsets are given for {name_of(odd[0])}, which is not read")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from tidelog.clients.admin.describe import replica_sizes
+from tidelog.clients.admin.leaders import name_of
 from tidelog.clients.admin.reassignments import (
     Ongoing,
     Reassigned,
@@ -130,7 +131,7 @@ def plan(
         targets = proposed(current, chosen, racks, replication_factor)
     except TooFewError as few:
         fail(
-            f"{_name(few.partition)} shall have {few.replicas} replicas on "
+            f"{name_of(few.partition)} shall have {few.replicas} replicas on "
             f"{counted(len(chosen), 'broker')}: name more, or give --replication-factor"
         )
     emit_json(plan_form.document(targets))
@@ -333,7 +334,7 @@ def _fail_for(done: Sequence[Reassigned], word: str) -> None:
     if not failed:
         return
     reasons = [
-        f"{_name(one.partition)}: {one.detail.rstrip('.') or one.code.name}"
+        f"{name_of(one.partition)}: {one.detail.rstrip('.') or one.code.name}"
         for one in failed[:_NAMED_MAX]
     ]
     more = f" (and {len(failed) - _NAMED_MAX} more)" if len(failed) > _NAMED_MAX else ""
@@ -507,10 +508,6 @@ def _original(move: Ongoing) -> list[int]:
 
 def _row(place: TopicPartition) -> Row:
     return {"topic": place[0], "partition": place[1]}
-
-
-def _name(place: TopicPartition) -> str:
-    return f"{place[0]}-{place[1]}"
 
 
 def _listed(replicas: Iterable[int]) -> str:
