@@ -34,7 +34,7 @@ def happenings(
                 old = changed.get((topic, partition)) or before.topics[topic].partitions[partition]
                 changed[topic, partition] = view
                 yield from _change(topic, partition, old, view)
-                if view.lossy_elections > old.lossy_elections:
+                if change in lost:
                     yield _lossy(change, lost[change])
             case BrokerFenced(broker, epoch):
                 yield Happening(Kind.BROKER_FENCED, ZERO_UUID, -1, (broker, epoch))
