@@ -32,6 +32,7 @@ def test_an_added_broker_takes_clients_and_is_given_partitions_of_new_topics(two
     two.create_topic(partitions=4)
     assert leaders(two) == {0, 1}
     two.done("broker", "add")
+    two.until_heard()
     assert [row.node_id for row in metadata(two).brokers] == [0, 1, 2]
     two.create_topic(partitions=6)
     assert leaders(two) == {0, 1, 2}
@@ -48,6 +49,7 @@ def test_brokers_are_restarted_in_turn_and_lead_again(two: Cluster) -> None:
         (0, "restart"),
         (1, "restart"),
     ]
+    two.until_heard()
     after = [two.broker_pid(broker) for broker in (0, 1)]
     assert not set(before) & set(after)
     assert leaders(two) == {0, 1}
@@ -56,6 +58,7 @@ def test_brokers_are_restarted_in_turn_and_lead_again(two: Cluster) -> None:
 def test_no_broker_is_restarted_while_a_partition_lacks_one(two: Cluster) -> None:
     two.create_topic("t", partitions=2)
     two.done("broker", "kill", "1")
+    two.until_heard()
     pid = two.broker_pid(0)
     refused = two.command("broker", "restart", "--rolling", "--timeout", "0.1")
     assert refused.code == 4

@@ -85,6 +85,7 @@ def test_a_broker_is_removed_under_load_and_the_rest_start_again(trio: Cluster) 
     until(lambda: all(numbers(trio, one.topic, 0) for one in running), "both write")
     document = json.loads(trio.done("broker", "remove", "1", "--json").out)
     assert (document["broker"], document["brokers"]) == (1, [0, 2])
+    trio.until_heard()
     assert document["moved"] == 2 + 2 + 2 + 50  # those that keep offsets, too
     for client in running:
         writes_on(trio, client.topic)
@@ -98,6 +99,7 @@ def test_a_broker_is_removed_under_load_and_the_rest_start_again(trio: Cluster) 
     assert sorted(admin(trio).list_topics(timeout=20).brokers) == [0, 2]
     assert {len(some) for some in replicas(trio, OFFSETS)} == {2}
     assert json.loads(trio.done("broker", "add", "--json").out)["raised"] == 50
+    trio.until_heard()
     assert all(set(some) == {0, 2, 3} for some in replicas(trio, OFFSETS))
     assert ids(trio) == [0, 2, 3]
     trio.stop()
@@ -121,6 +123,7 @@ def test_a_removal_that_was_killed_goes_on_when_it_is_asked_again(trio: Cluster)
     board.close()
     trio.done("broker", "remove", "2")
     assert ids(trio) == [0, 1]
+    trio.until_heard()
     assert all(set(some) == {0, 1} for some in replicas(trio, "t"))
 
 

@@ -91,6 +91,8 @@ def test_a_broker_that_is_paused_again_and_again_is_cut_off_each_time(two: Clust
             assert client.is_closed_by_peer()
         until_events(two, "coordinator-0", "broker_fenced", turn)
         two.done("broker", "resume", "0")
+        # Until it has noticed that it was given up it shows itself as before, and takes nobody in.
+        until_events(two, "broker-0", "registered", turn + 1)
         until(lambda: two.process("broker", 0)["state"] == "running", "it is taken back")
     assert events(two, "supervisor-0", "clients_not_cut_off") == 0
 
@@ -169,8 +171,7 @@ def test_a_paused_leader_returns_as_a_follower_and_with_the_log_of_the_others(
         three.done("broker", "pause", str(old))
         client.start(k00_produce.API, 9, produce_request("t", batch_of(b"meanwhile")))
         assert client.is_closed_by_peer()
-    until(lambda: described(three, other)["leader"] not in {-1, old}, "another leads")
-    new = int(described(three, other)["leader"])
+    new = until_led_by_another(three, other, old)
     with client_of(three, new) as client:
         assert send(client, "t", b"after") == 0
         assert [row.value for row in fetch_all(client, "t")] == [b"before", b"after"]
@@ -196,11 +197,17 @@ def test_every_broker_paused_in_turn_loses_nothing(three: Cluster) -> None:
             assert client.is_closed_by_peer()
         until_led_by_another(three, witness, leader)
         three.done("broker", "resume", str(leader))
+        three.until_heard()
         three.done("wait", "isr", "t")
+        three.until_heard()
     leader = int(described(three, 0)["leader"])
     with client_of(three, leader) as client:
         assert [row.value for row in fetch_all(client, "t")] == written
 
 
-def until_led_by_another(cluster: Cluster, witness: int, old: int) -> None:
-    until(lambda: described(cluster, witness)["leader"] not in {-1, old}, "another leads")
+def until_led_by_another(cluster: Cluster, witness: int, old: int) -> int:
+    """The new leader, which has heard of it, too."""
+    until(lambda: described(cluster, witness)["leader"] not in {None, old}, "another leads")
+    new = int(described(cluster, witness)["leader"])
+    until(lambda: described(cluster, new)["leader"] == new, "the new leader knows")
+    return new

@@ -19,7 +19,10 @@ from typing import Any, Self
 import pytest
 
 from harness.tidy_checks import PYTHON_ROOTS, ROOT
-from tidelog.node.ipc.board import memory_of_run, remove_memory_of_run
+from tidelog.kernel.launch import board_name
+from tidelog.node.ipc.board import Board, memory_of_run, remove_memory_of_run
+from tidelog.node.ipc.layout import Role, Word, slot_of
+from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.tools.supervisor import proc
 from tidelog.tools.supervisor.folder import Run, run_in
 
@@ -181,7 +184,7 @@ class Cluster:
 
     def assert_nothing_runs(self) -> None:
         """Nor holds anything of the machine, though the next start may find that one ran."""
-        until(lambda: not self.pids(), f"no process is left of {self.folder}", 5)
+        until(lambda: not self.pids(), f"no process is left of {self.folder}")
         for run in self.runs:
             assert memory_of_run(run.run_id) == []
             assert not Path(run.runtime_dir).exists()
@@ -191,7 +194,7 @@ class Cluster:
     def _clean_up(self) -> None:
         for pid in self.pids():
             os.kill(pid, signal.SIGKILL)
-        until(lambda: not self.pids(), "killed processes are gone", 5)
+        until(lambda: not self.pids(), "killed processes are gone")
         for run in self.runs:
             remove_memory_of_run(run.run_id)
 
@@ -233,6 +236,24 @@ class Cluster:
         assert isinstance(pid, int), f"broker {broker} is not running"
         return pid
 
+    def until_heard(self) -> None:
+        """Every broker that runs is in the cluster and has heard of all that was decided, also of
+        who does not run: the supervisor knows of a death, and one broker of what it asked for,
+        before the others do."""
+        with Board.open(board_name(self.runs[-1].run_id)) as board:
+            until(lambda: self._has_heard(board), "all brokers have heard")
+
+    def _has_heard(self, board: Board) -> bool:
+        image = open_folder(self.data).image
+        slots = {one: board.read_slot(slot_of(Role.BROKER, one)) for one in image.brokers}
+        running = {
+            broker: slot[Word.METADATA_OFFSET]
+            for broker, slot in slots.items()
+            if slot is not None and _runs(slot[Word.PID])
+        }
+        unfenced = set(image.alive())
+        return running.keys() == unfenced and all(at >= image.offset for at in running.values())
+
     def broker_rss_bytes(self, broker: int) -> int:
         size = self.process("broker", broker)["rss_bytes"]
         assert isinstance(size, int)
@@ -263,6 +284,10 @@ class Cluster:
             answer = client.ask(k19.API, 7, request).topics[0]
         assert answer.error_code == 0, answer
         return name
+
+
+def _runs(pid: int) -> bool:
+    return not proc.is_gone(pid) and not proc.is_stopped(pid)
 
 
 def _is_listening(address: str) -> bool:
