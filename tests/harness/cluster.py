@@ -20,6 +20,7 @@ import pytest
 
 from harness.tidy_checks import PYTHON_ROOTS, ROOT
 from tidelog.kernel.launch import board_name
+from tidelog.kernel.limits import METADATA_APPLY_WAIT_MS
 from tidelog.node.ipc.board import Board, memory_of_run, remove_memory_of_run
 from tidelog.node.ipc.layout import Role, Word, slot_of
 from tidelog.tools.log_files.data_folder import open_folder
@@ -237,22 +238,16 @@ class Cluster:
         return pid
 
     def until_heard(self) -> None:
-        """Every broker that runs is in the cluster and has heard of all that was decided, also of
-        who does not run: the supervisor knows of a death, and one broker of what it asked for,
-        before the others do."""
-        with Board.open(board_name(self.runs[-1].run_id)) as board:
-            until(lambda: self._has_heard(board), "all brokers have heard")
+        until_heard(self.runs[-1])
 
-    def _has_heard(self, board: Board) -> bool:
-        image = open_folder(self.data).image
-        slots = {one: board.read_slot(slot_of(Role.BROKER, one)) for one in image.brokers}
-        running = {
-            broker: slot[Word.METADATA_OFFSET]
-            for broker, slot in slots.items()
-            if slot is not None and _runs(slot[Word.PID])
-        }
-        unfenced = set(image.alive())
-        return running.keys() == unfenced and all(at >= image.offset for at in running.values())
+    @contextmanager
+    def known_when_answered(self) -> Iterator[None]:
+        """For one request that changes the metadata: its answer waits until every broker knows, but
+        not for long. Only where it took that long they are waited for here."""
+        began = time.monotonic()
+        yield
+        if time.monotonic() - began >= METADATA_APPLY_WAIT_MS / 1_000:
+            self.until_heard()
 
     def broker_rss_bytes(self, broker: int) -> int:
         size = self.process("broker", broker)["rss_bytes"]
@@ -284,6 +279,26 @@ class Cluster:
             answer = client.ask(k19.API, 7, request).topics[0]
         assert answer.error_code == 0, answer
         return name
+
+
+def until_heard(run: Run) -> None:
+    """Every broker that runs is in the cluster and has heard of all that was decided, also of who
+    does not run: the supervisor knows of a death, and one broker of what it was asked for, before
+    the others do."""
+    with Board.open(board_name(run.run_id)) as board:
+        until(lambda: _has_heard(board, Path(run.data_dir)), "all brokers have heard")
+
+
+def _has_heard(board: Board, data: Path) -> bool:
+    image = open_folder(data).image
+    slots = {one: board.read_slot(slot_of(Role.BROKER, one)) for one in image.brokers}
+    running = {
+        broker: slot[Word.METADATA_OFFSET]
+        for broker, slot in slots.items()
+        if slot is not None and _runs(slot[Word.PID])
+    }
+    unfenced = set(image.alive())
+    return running.keys() == unfenced and all(at >= image.offset for at in running.values())
 
 
 def _runs(pid: int) -> bool:

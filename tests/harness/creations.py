@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass, field
 
-from harness.cluster import until
+from harness.cluster import WAIT_S, until
 from harness.raw import RawClient
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k03_metadata as k03
@@ -40,8 +40,20 @@ class Creations:
     maybe_deleted: set[str] = field(default_factory=set)
     """The coordinator died before it could say."""
     ended: threading.Event = field(default_factory=threading.Event)
+    _over: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
+        try:
+            self._go_on()
+        finally:
+            self._over.set()
+
+    def finish(self) -> None:
+        """Nothing is under way any more: whoever stops the cluster does not break in on it."""
+        self.ended.set()
+        assert self._over.wait(WAIT_S), "a request is not answered"
+
+    def _go_on(self) -> None:
         number = 0
         with RawClient(self.bootstrap) as client:
             while not self.ended.is_set():
