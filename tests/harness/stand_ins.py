@@ -112,8 +112,9 @@ def _live(launch: Launch, slot: SlotWriter, how: str, beat: Callable[[], None]) 
         slot.words[Word.STATE] = SlotState.RUNNING
         slot.publish()
         slot.heartbeat(Instant(time.monotonic_ns()))
-        report_ready(launch.ready_fd)
+        # Said before: who is told that it is ready finds the line in its log.
         log.info("stand_in_ready", settings=sorted(launch.settings), bytes=b"\x1b[31m")
+        report_ready(launch.ready_fd)
         born = time.monotonic()
         while True:
             beat()
