@@ -1,6 +1,7 @@
 """A compacted topic of a real cluster: what is written, what a consumer makes of it, its files."""
 
 import random
+from contextlib import suppress
 from pathlib import Path
 
 from harness.cluster import Cluster
@@ -45,7 +46,10 @@ def files(cluster: Cluster, topic: str, suffix: str = ".log") -> list[Path]:
 
 
 def size_of(cluster: Cluster, topic: str) -> int:
-    return sum(path.stat().st_size for path in files(cluster, topic) if path.exists())
+    """A pass that ends meanwhile gives its files other names: then they are looked for again."""
+    while True:
+        with suppress(FileNotFoundError):
+            return sum(path.stat().st_size for path in files(cluster, topic))
 
 
 def values(cluster: Cluster, topic: str) -> dict[bytes, bytes]:
