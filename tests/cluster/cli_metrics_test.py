@@ -25,6 +25,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.done("topic", "create", "kernel", "-r", "2")
         for place in (("safe", "--partition", "1"), ("kernel",)):
             cluster.done("produce", *place, text="one record\n" * 10)
+        # What is told of a flush is not there before: no two looks would be alike.
+        until(lambda: _is_flushed(cluster), "the board tells once a second")
         yield cluster
 
 
@@ -46,7 +48,6 @@ def told(samples: Samples, name: str, **labels: object) -> float | None:
 
 
 def test_every_figure_of_disk_is_there(running: Cluster) -> None:
-    until(lambda: _is_flushed(running), "the board tells once a second")
     before = running.done("disk", "--json").document
     samples = printed(running)
     assert {one["id"] for one in before["brokers"]} == {0, 1}
@@ -128,7 +129,6 @@ def test_json_needs_no_library_and_says_the_same(running: Cluster) -> None:
 
 
 def test_texts(running: Cluster, golden: Golden) -> None:
-    until(lambda: _is_flushed(running), "the board tells once a second")
     words = (["metrics"], ["metrics", "--json"], ["metrics", "--cluster", "other"])
     text = told_by(running, *words, ["metrics", "--port", "66000"])
     # Which broker leads, and how much there is, are not the same each time.
