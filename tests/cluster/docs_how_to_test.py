@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from harness import documents
-from harness.cluster import Cluster
+from harness.cluster import Cluster, until_heard
 from harness.golden import difference, masked
 from harness.tidy_checks import ROOT
 from tidelog.tools.supervisor.folder import run_in
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PAGE = ROOT / "docs" / "how-to.md"
 HERE = "/srv/harbour"
@@ -54,7 +54,11 @@ def spoken(body: str) -> Iterator[tuple[str, str]]:
 
 
 def printed(cluster: Cluster, typed: str) -> str:
-    """On a terminal's two streams at once, as a person reads them."""
+    """On a terminal's two streams at once, as a person reads them, who types no faster than the
+    brokers hear of what was done before."""
+    for data in cluster.folder.glob(".tidelog/*"):
+        if (running := run_in(data)) is not None:
+            until_heard(running)
     program = " ".join([sys.executable, *cluster.program])
     run = run_in(cluster.data)
     typed = typed if run is None else typed.replace(ADDRESS, run.bootstrap)
