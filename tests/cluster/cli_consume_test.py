@@ -1,8 +1,6 @@
 """`tidelog consume` as a person and a script see it: records, JSON, exit codes, wrong use."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -36,10 +34,10 @@ def test_records_from_an_offset_on(shore: Cluster, golden: Golden) -> None:
         "consume tides -o end:end",
         "consume tides -o 5:5",
         "consume tides -o @now:@now",
-        "consume tides -o 1000 -n 1 --timeout 0.2",
-        "consume tides --timeout 0.2 -f '%s '",
+        "consume tides -o 1000 -n 1 --timeout 3",
+        "consume tides --timeout 3 -f '%s '",
         "consume empty --timeout 0.2",
-        "consume tides -n 11 --timeout 0.2 -f %s",
+        "consume tides -n 11 --timeout 3 -f %s",
         "consume tides empty -o start:end --isolation read_committed -f '%t%o '",
         "consume tides --partition 0 -o 9:end",
     )
@@ -76,20 +74,9 @@ def test_wrong_use_of_consume(shore: Cluster, golden: Golden) -> None:
     golden("cli_consume_wrong_use", text)
 
 
-def follow(cluster: Cluster, *words: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, *cluster.program, "consume", *words],
-        cwd=cluster.folder,
-        env=cluster.variables(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_it_follows_until_it_is_interrupted(shore: Cluster) -> None:
     topic = shore.create_topic()
-    with follow(shore, topic) as process:
+    with shore.open("consume", topic) as process:
         assert process.stdout is not None
         for word in ("one", "two"):
             shore.done("produce", topic, text=f"{word}\n")
@@ -102,7 +89,7 @@ def test_it_follows_until_it_is_interrupted(shore: Cluster) -> None:
 def test_a_reader_that_leaves_is_no_error(shore: Cluster) -> None:
     topic = shore.create_topic()
     shore.done("produce", topic, text="x" * 99 + "\n" + "y\n" * 200_000)
-    with follow(shore, topic) as process:
+    with shore.open("consume", topic) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "x" * 99 + "\n"
         process.stdout.close()
@@ -114,7 +101,7 @@ def test_a_reader_that_leaves_is_no_error(shore: Cluster) -> None:
 def test_a_topic_that_is_deleted_meanwhile_ends_the_reading(shore: Cluster) -> None:
     topic = shore.create_topic()
     shore.done("produce", topic, text="one\n")
-    with follow(shore, topic) as process:
+    with shore.open("consume", topic) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "one\n"
         shore.done("topic", "delete", topic, "--yes")
@@ -126,7 +113,7 @@ def test_a_topic_that_is_deleted_meanwhile_ends_the_reading(shore: Cluster) -> N
 def test_a_restarted_broker_is_read_on(fresh_cluster: Cluster) -> None:
     topic = fresh_cluster.create_topic()
     fresh_cluster.done("produce", topic, text="one\n")
-    with follow(fresh_cluster, topic, "-n", "2") as process:
+    with fresh_cluster.open("consume", topic, "-n", "2") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "one\n"
         fresh_cluster.done("broker", "kill", "0")
