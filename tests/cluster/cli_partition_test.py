@@ -40,6 +40,10 @@ def test_a_plan_that_is_made_is_applied_and_every_record_stays(
         port,
         "partition reassign plan --topics tides",
         "partition reassign apply plan.json --throttle 100000000 --wait",
+    )
+    port.until_heard()
+    text += script(
+        port,
         "partition reassign status --plan plan.json",
         "partition reassign status --plan plan.json --json",
         "partition reassign apply plan.json --json",
@@ -70,6 +74,7 @@ def test_a_move_to_a_broker_that_hangs_is_followed_and_called_off(
         {"topic": "slow", "partition": 0, "from": [0, 1], "to": [3, 1]}
     ]
     until(lambda: is_fenced(port, 3), "broker 3 is given up")
+    port.until_heard()
     text = script(
         port,
         "partition reassign status",
@@ -83,6 +88,7 @@ def test_a_move_to_a_broker_that_hangs_is_followed_and_called_off(
     golden("cli_partition_cancelled", text)
     assert [sorted(row) for row in replicas(port, "slow")] == [[0, 1], [0, 1]]
     port.done("broker", "resume", "3")
+    port.until_heard()
     until(lambda: port.process("broker", 3)["state"] == "running", "broker 3 is back")
 
 

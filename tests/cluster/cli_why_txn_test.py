@@ -84,6 +84,10 @@ def test_a_transaction_waits_for_the_partition_that_nobody_leads(
         text = script(delta, "why partition wide:0", "why partition wide:1 --json")
         delta.done("broker", "kill", "2")
         producer.commit()
+        delta.until_heard()
+        read = ("consume", "wide", "--partition", "1", "-o", "start:end")
+        committed = (*read, "--isolation", "read_committed")
+        until(lambda: delta.done(*committed).out == "a\n", "the other partition has heard of it")
         text += script(
             delta,
             f"txn describe {name}",
@@ -137,6 +141,7 @@ def test_ids_of_all_brokers_are_one_list_also_when_one_of_them_is_gone(tmp_path:
             producers = [begun(client, name) for name in names]
         assert coordinators(cluster) == names
         cluster.done("broker", "kill", "1")
+        cluster.until_heard()
         moved = coordinators(cluster)
         assert set(moved) == set(names)
         assert 1 not in moved.values()
