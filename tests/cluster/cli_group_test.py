@@ -53,9 +53,9 @@ def reading(cluster: Cluster, group: str, protocol: str) -> Iterator[Consumer]:
         read += len(consumer.consume(100, 0.1))
         return read == 2 * RECORDS
 
-    until(has_all, "all is read")
-    consumer.commit(asynchronous=False)
     try:
+        until(has_all, "all is read", 60)
+        consumer.commit(asynchronous=False)
         yield consumer
     finally:
         consumer.close()

@@ -66,7 +66,7 @@ def over_faults(trio: Cluster, running: Sequence[Steady], *, nightly: bool) -> d
     for fault, broker in befalling(nightly=nightly):
         with fault(trio, broker):
             time.sleep(2 * QUIET_S)
-        until(lambda: in_sync(trio), "all replicas are in sync again")
+        until(lambda: in_sync(trio), "all replicas are in sync again", 60)
         time.sleep(QUIET_S)
     found = {}
     for client in running:
