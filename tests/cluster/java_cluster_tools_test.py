@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from harness.clients.facts import fresh_topic
-from harness.clients.kafka_tools import KafkaTools
+from harness.clients.kafka_tools import KafkaTools, Said
 from harness.cluster import Cluster, until
+from harness.heard import until_all_heard
 
 pytestmark = pytest.mark.slow
 
@@ -32,9 +33,21 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def tools(three: Cluster) -> Iterator[KafkaTools]:
-    with KafkaTools(three.bootstrap) as tools:
+def tools(three: Cluster) -> Iterator["Tools"]:
+    with Tools(three) as tools:
         yield tools
+
+
+class Tools(KafkaTools):
+    """A tool asks any broker: each of them has heard by then of what the last one was told."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster.bootstrap)
+        self._cluster = cluster
+
+    def run(self, *words: str) -> Said:
+        until_all_heard(self._cluster)
+        return super().run(*words)
 
 
 def rows(text: str) -> dict[tuple[str, int], dict[str, str]]:
@@ -62,9 +75,12 @@ def kill(three: Cluster, broker: int) -> None:
     three.done("broker", "kill", str(broker))
 
 
-def start(three: Cluster, broker: int, topic: str) -> None:
+def start(three: Cluster, broker: int) -> None:
+    """Until it is in sync everywhere: the metadata is at rest for the next test."""
     three.done("broker", "start", str(broker))
-    three.done("wait", "isr", topic)
+    until_all_heard(three)
+    topics = three.done("topic", "list", "--json").document["topics"]
+    three.done("wait", "isr", *(one["name"] for one in topics))
 
 
 def test_kafka_topics_places_replicas_by_hand_and_grows_and_deletes(tools: KafkaTools) -> None:
@@ -104,7 +120,7 @@ def test_kafka_topics_finds_what_lacks_replicas_and_elections_mend_it(
         (alone, 0): ("none", "2")
     }
 
-    start(three, 2, topic)
+    start(three, 2)
     assert described(tools, "--unavailable-partitions") == {}
     assert described(tools, "--topic", topic)[topic, 1]["Leader"] == "1"
     wanted = tmp_path / "elect.json"
@@ -129,7 +145,7 @@ def test_kafka_leader_election_makes_an_unclean_leader_and_no_other_kind(
     three.done("produce", topic, text="only broker 1 has it\n")
     kill(three, 1)
     three.done("broker", "start", "2")
-    assert described(tools, "--topic", topic)[topic, 0]["Leader"] == "none"
+    until(lambda: described(tools, "--topic", topic)[topic, 0]["Leader"] == "none", "nobody leads")
     place = ("--topic", topic, "--partition", "0")
     said = tools.refused(ELECTION, "--election-type", "preferred", *place)
     assert "PreferredLeaderNotAvailableException" in said or "could not be completed" in said
@@ -137,7 +153,7 @@ def test_kafka_leader_election_makes_an_unclean_leader_and_no_other_kind(
     assert f"Successfully completed leader election (UNCLEAN) for partitions {topic}-0" in said
     row = described(tools, "--topic", topic)[topic, 0]
     assert (row["Leader"], row["Isr"]) == ("2", "2")
-    start(three, 1, topic)
+    start(three, 1)
 
 
 def test_kafka_metadata_quorum_shows_the_coordinator_and_who_follows_it(tools: KafkaTools) -> None:
@@ -198,7 +214,7 @@ def test_kafka_cluster_names_it_lists_its_brokers_and_forgets_one(
     assert unknown.code == 1
     assert "BrokerIdNotRegisteredException: Broker ID 2 is not" in unknown.err
 
-    start(three, 2, topic)
+    start(three, 2)
     assert endpoints(tools) == dict.fromkeys(range(3), "unfenced")
     tools.verb(CLUSTER, "unregister", "--id", "1")  # it lives, and registers anew
     until(lambda: endpoints(tools).get(1) == "unfenced", "1 is back")
