@@ -202,5 +202,5 @@ def test_topic_recreated(tmp_path: Path) -> None:
         until(lambda: stage.sent_to_leader(b"new") == [0], "the new one takes records")
         stage.start(B)
         stage.until_isr(A, B, C)
-        assert stage.read() == [b"new"]
         assert stage.until_equal() == "0-0:0"
+        assert stage.read() == [b"new"]

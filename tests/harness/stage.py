@@ -223,9 +223,23 @@ class Stage:
         until(lambda: self.log(broker) == wanted, f"{wanted} on {broker}, not {self.log(broker)}")
 
     def until_equal(self) -> str:
-        """All replicas, byte by byte; what is in them."""
-        until(lambda: len({self.bytes(one) for one in self.replicas}) == 1, "replicas are equal")
+        """All replicas, byte by byte, and readers are shown all of it: a high watermark moves a
+        moment later, where too few were in sync before. What is in them."""
+        until(self._is_equal, "replicas are equal, and shown to their end")
         return self.log(self.replicas[0])
+
+    def _is_equal(self) -> bool:
+        logs = {self.bytes(one) for one in self.replicas}
+        leader = self.view().leader
+        if len(logs) > 1 or leader == NO_LEADER:
+            return False
+        (log,) = logs
+        end = max((header.next_offset for header, _ in iterate_batches(memoryview(log))), default=0)
+        try:
+            with RawClient(self.address(leader)) as raw:
+                return offset_at(raw, TOPIC, -1) == end
+        except (FetchRefusedError, OSError, EOFError):
+            return False
 
     def events(self, name: str, **fields: object) -> list[Entry]:
         """Of the timeline."""
@@ -253,9 +267,14 @@ class Stage:
         return int(row["pid"])
 
     def kill(self, *brokers: int) -> None:
-        """SIGKILL; until the supervisor knows."""
+        """SIGKILL; until the supervisor and the controller know: the next life of one of them is
+        not to be there before its death is."""
         for broker in brokers:
             self._do("kill", broker)
+        until(
+            lambda: not any(self.image().is_alive(BrokerId(one)) for one in brokers),
+            f"the death of {brokers} is decided on",
+        )
 
     def die(self, pid: int) -> None:
         """SIGKILL at this very moment: nothing is asked or waited for."""
