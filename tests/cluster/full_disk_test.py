@@ -9,7 +9,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from harness.cluster import Cluster
+from harness.cluster import Cluster, until
 from harness.mounts import fill, need_mounts, own_mounts, small_disk
 from harness.produce_raw import batch_of
 from harness.stage import BROKERS, PATIENCE_S, Said, Stage, staged
@@ -63,7 +63,7 @@ def test_a_follower_without_room_holds_nobody_up_and_comes_back(tmp_path: Path) 
         assert stage.sent(large) == [10]
         assert set(stage.view().isr) == {A, B}
         stage.sent(*TEN)
-        assert "No space left on device" in stage.cluster.logs()
+        until(lambda: "No space left on device" in stage.cluster.logs(), "C says why")
         pid = stage.pid(C)
         filler.unlink()
         stage.until_isr(A, B, C)

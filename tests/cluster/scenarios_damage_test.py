@@ -40,7 +40,7 @@ def is_well(stage: Stage, *values: bytes) -> None:
     stage.sent(b"again")
     stage.until_equal()
     assert stage.read() == [*values, b"again"]
-    assert stage.events("started_anew", process="broker-0")
+    until(lambda: bool(stage.events("started_anew", process="broker-0")), "A begins anew")
     assert stage.view().lossy_elections == 0
 
 
