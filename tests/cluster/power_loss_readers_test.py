@@ -17,7 +17,7 @@ from harness.clients.kafka_tools import KafkaTools
 from harness.cluster import Cluster, until
 from harness.fetch_raw import FetchRefusedError, fetch_once
 from harness.paced import PacedSender, command_here, disk_rows, window_of
-from harness.power import create, log_of, start_all
+from harness.power import create, start_all, whole_log_of
 from harness.produce_raw import batch_of, produce
 from harness.raw import RawClient
 from harness.returning import (
@@ -102,7 +102,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lost]:
         seed = shortening(cluster)
         command_here(cluster, "chaos", "power-loss", "--all", "--seed", str(seed))
         start_all(cluster)
-        left = {topic: len(log_of(cluster, topic)) for topic in (SHORT, LONG)}
+        left = {topic: len(whole_log_of(cluster, topic)) for topic in (SHORT, LONG)}
         assert all(FLUSHED <= end < COMMITTED for end in left.values()), left
         append(cluster, LONG, left[LONG], GROWN)
         yield Lost(cluster, left, stayed, ours)

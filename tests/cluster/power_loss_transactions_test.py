@@ -16,7 +16,13 @@ import pytest
 from harness.chaos import log_bytes
 from harness.cluster import Cluster, until
 from harness.paced import command_here, disk_rows, kept_log, window_of
-from harness.power import COMMIT_MARKER, assert_replicas_equal, create, start_all
+from harness.power import (
+    COMMIT_MARKER,
+    assert_replicas_equal,
+    create,
+    is_decided,
+    start_all,
+)
 from harness.produce_raw import batch_of, produce
 from harness.raw import RawClient
 from harness.transaction_checks import told_by, wrong_transactions
@@ -59,10 +65,6 @@ def topics(cluster: Cluster, name: str) -> tuple[str, str]:
 
 def cut(cluster: Cluster, seed: int) -> None:
     command_here(cluster, "chaos", "power-loss", "--all", "--seed", str(seed))
-
-
-def is_decided(cluster: Cluster, topic: str) -> bool:
-    return end_of(cluster.bootstrap, topic) == end_of(cluster.bootstrap, topic, isolation=0)
 
 
 # -- commit -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from harness.fetch_raw import FetchRefusedError, fetch_all
 from harness.produce_raw import batch_of, produce
 from harness.raw import RawClient
 from harness.transaction_raw import (
+    READ_COMMITTED,
     RawProducer,
     batches,
     committed_offset,
@@ -167,7 +168,7 @@ class Transactor(Worker):
         in all its places or in none."""
         bootstrap = self.cluster.bootstrap
         RawProducer(bootstrap, self.topic).init()  # whatever is open ends now
-        until(lambda: all(not _is_open(bootstrap, one) for one in self.topics), "all is decided")
+        until(lambda: all(is_decided(self.cluster, one) for one in self.topics), "all is decided")
         found = [_committed(bootstrap, one) for one in self.topics]
         offset = committed_offset(bootstrap, self.group, self.topic)
         wrong = []
@@ -178,8 +179,16 @@ class Transactor(Worker):
         return wrong
 
 
-def _is_open(bootstrap: str, topic: str) -> bool:
-    return end_of(bootstrap, topic) != end_of(bootstrap, topic, isolation=0)
+def is_decided(cluster: Cluster, topic: str) -> bool:
+    """Whether a leader tells that no transaction is open there."""
+    try:
+        ends = {end_of(cluster.bootstrap, topic, isolation=one) for one in (0, READ_COMMITTED)}
+    except (OSError, EOFError, LookupError):
+        return False
+    except FetchRefusedError as refused:
+        assert refused.code in _NOT_YET, refused
+        return False
+    return len(ends) == 1
 
 
 def _committed(bootstrap: str, topic: str) -> list[bytes]:
@@ -237,6 +246,20 @@ def wrong_after_power_loss(
     """Once all are in sync again, what a topic that these wrote to must not look like: it holds a
     part from the front, without a hole, all that was acknowledged where nothing may be lost, and
     the same on every replica."""
+    left = whole_log_of(cluster, topic)
+    wrong = []
+    if left != [(number, b"%d" % number) for number in range(len(left))]:
+        wrong.append(f"{topic}: what is left is no part from the front")
+    if len(left) > senders[-1].sent:
+        wrong.append(f"{topic}: {len(left)} records of {senders[-1].sent}")
+    lost = {row for sender in senders for row in sender.acked}.difference(left)
+    if lost and loses_nothing:
+        wrong.append(f"{topic}: {len(lost)} acknowledged records are lost from {min(lost)} on")
+    return wrong
+
+
+def whole_log_of(cluster: Cluster, topic: str) -> list[tuple[int, bytes]]:
+    """Offset and value of every record, once all are in sync, equal, and show all they have."""
     assert_replicas_equal(cluster, topic)
     end = 0
     for header, _ in iterate_batches(memoryview(log_bytes(cluster, 0, topic, 0))):
@@ -249,15 +272,7 @@ def wrong_after_power_loss(
         return len(left) >= end
 
     until(is_all_told, f"all of {topic} is told")
-    wrong = []
-    if left != [(number, b"%d" % number) for number in range(len(left))]:
-        wrong.append(f"{topic}: what is left is no part from the front")
-    if len(left) > senders[-1].sent:
-        wrong.append(f"{topic}: {len(left)} records of {senders[-1].sent}")
-    lost = {row for sender in senders for row in sender.acked}.difference(left)
-    if lost and loses_nothing:
-        wrong.append(f"{topic}: {len(lost)} acknowledged records are lost from {min(lost)} on")
-    return wrong
+    return left
 
 
 def log_of(cluster: Cluster, topic: str) -> list[tuple[int, bytes]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from harness.cluster import until
+from harness.fetch_raw import FetchRefusedError
 from harness.produce_raw import batch_of
 from harness.raw import RawClient
 from tidelog.coordinator.transactions import records
@@ -144,8 +145,16 @@ class RawProducer:
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     def write(self, topic: str, value: bytes, partition: int = 0) -> None:
-        """As a client does it: the partition first, then the batch."""
-        assert self.add(topic, partition) is ErrorCode.NONE
+        """As a client does it: the partition first, again and again while the transaction before
+        is being completed, then the batch."""
+        codes: list[ErrorCode] = []
+
+        def is_added() -> bool:
+            codes.append(self.add(topic, partition))
+            return codes[-1] not in AGAIN
+
+        until(is_added, f"{topic} is in the transaction of {self.name}")
+        assert codes[-1] is ErrorCode.NONE
         assert self.send(topic, self.batch(topic, value, partition), partition) is ErrorCode.NONE
 
     def add_offsets(self, group: str) -> ErrorCode:
@@ -176,9 +185,17 @@ class RawProducer:
             producer_epoch=self.epoch,
             topics=[k28.TxnOffsetCommitRequestTopic(name=topic, partitions=[row])],
         )
-        with RawClient(coordinator(self.bootstrap, group, kind=0)) as client:
-            answer = client.ask(k28.API, version, request)
-        return ErrorCode(answer.topics[0].partitions[0].error_code)
+        codes: list[ErrorCode] = []
+
+        def done() -> bool:
+            """Whoever is to keep the group may not have heard of it yet, or not have read its log."""
+            with RawClient(coordinator(self.bootstrap, group, kind=0)) as client:
+                answer = client.ask(k28.API, version, request)
+            codes.append(ErrorCode(answer.topics[0].partitions[0].error_code))
+            return codes[-1] not in AGAIN
+
+        until(done, f"an answer about the offsets of {group}")
+        return codes[-1]
 
     def end(self, *, committed: bool, version: int = 3) -> ErrorCode:
         answer = self.ask(k26.API, version, self.end_request(committed=committed))
@@ -209,7 +226,8 @@ def end_of(bootstrap: str, topic: str, isolation: int = READ_COMMITTED, partitio
     with RawClient(leader(bootstrap, topic, partition)) as client:
         answer = client.ask(k02.API, LIST_OFFSETS, request)
     found = answer.topics[0].partitions[0]
-    assert not found.error_code, ErrorCode(found.error_code)
+    if found.error_code:
+        raise FetchRefusedError(ErrorCode(found.error_code))
     return int(found.offset)
 
 
