@@ -188,7 +188,7 @@ class RawProducer:
         codes: list[ErrorCode] = []
 
         def done() -> bool:
-            """Whoever is to keep the group may not have heard of it yet, or not have read its log."""
+            """Whoever is to keep the group may not have heard of it yet, or not read its log."""
             with RawClient(coordinator(self.bootstrap, group, kind=0)) as client:
                 answer = client.ask(k28.API, version, request)
             codes.append(ErrorCode(answer.topics[0].partitions[0].error_code))
