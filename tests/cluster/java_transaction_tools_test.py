@@ -14,7 +14,8 @@ import pytest
 from harness.clients.facts import fresh_topic
 from harness.clients.kafka_tools import KafkaTools
 from harness.cluster import Cluster, until
-from harness.transaction_raw import AGAIN, RawProducer, committed_offset, end_of
+from harness.transaction_raw import AGAIN, RawProducer, committed_offset, end_of, recorded
+from tidelog.coordinator.transactions.states import TxnState
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow
@@ -97,6 +98,7 @@ def test_kafka_transactions_lists_and_describes_what_is_open(
     until(lambda: end_of(three.bootstrap, topic) == 3, "its marker is there")
     (row,) = producers(tools, topic)
     assert (row["LatestCoordinatorEpoch"], row["CurrentTransactionStartOffset"]) == ("1", "None")
+    until_state(three, writer, TxnState.COMPLETE_COMMIT)
     (row,) = listed(tools, writer.name)
     assert row["TransactionState"] == "CompleteCommit"
 
@@ -137,9 +139,18 @@ def hangs(three: Cluster, topic: str) -> RawProducer:
     assert writer.send(topic, in_time) is ErrorCode.NONE
     late = writer.batch(topic, b"late", timestamp=old_ms)
     assert writer.end(committed=False) is ErrorCode.NONE
-    until(lambda: end_of(three.bootstrap, topic) == 2, "its marker is there")
+    until_state(three, writer, TxnState.COMPLETE_ABORT)
+    assert end_of(three.bootstrap, topic) == 2, "its marker is there"
     assert writer.send(topic, late) is ErrorCode.NONE
     return writer
+
+
+def until_state(three: Cluster, writer: RawProducer, state: TxnState) -> None:
+    """The coordinator writes it down once it has heard of the markers, which are there before."""
+    until(
+        lambda: recorded(three.bootstrap, writer.name)[-1].state is state,
+        f"{writer.name} is {state.name}",
+    )
 
 
 def test_kafka_transactions_ends_by_its_id_what_is_open(
@@ -181,7 +192,7 @@ def test_the_console_consumer_reads_what_is_committed_and_stops_there(
     said = tools.tool(CONSUMER, *common, "3", *isolation)
     assert said.split() == ["aborted", "committed", "open"]
     isolation = ("--command-property", "isolation.level=read_committed")
-    stop = ("--timeout-ms", "1500")
+    stop = ("--timeout-ms", "6000")  # a slow start is no end
     said = tools.run(
         CONSUMER, "--bootstrap-server", tools.bootstrap, *common, "2", *isolation, *stop
     ).out
