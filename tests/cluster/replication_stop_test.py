@@ -104,4 +104,5 @@ def test_stops_one_after_the_other_lose_nothing_that_a_leader_alone_acknowledged
     finally:
         load.finish()
     assert load.failed == []
-    assert load.acked - numbers_in(trio.bootstrap) == set()
+    # What a leader alone acknowledged is shown once its followers have it, too.
+    until(lambda: load.acked <= numbers_in(trio.bootstrap), "all that was acknowledged is there")
