@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cluster import until
 from harness.ledger_audit import differences
 from harness.power import create
 from harness.produce_raw import produce
@@ -23,6 +24,7 @@ from tidelog.kernel.launch import ledgers_directory
 from tidelog.node.ipc.ledger_layout import check_header
 from tidelog.tools.chaos.losing import Victim, broker_victim, coordinator_victim, look
 from tidelog.tools.chaos.survey import Survey, recorded, survey
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.log_files import CLEANED_SUFFIX
 from tidelog.wire.records import Record, build_batch
 
@@ -105,9 +107,16 @@ def move(cluster: TracedCluster) -> None:
         row = {"topic": "keys", "partition": 0, "replicas": replicas}
         plan = json.dumps({"version": 1, "partitions": [row]})
         cluster.done("partition", "reassign", "apply", "-", "--wait", text=plan)
-        with RawClient(leader(cluster.bootstrap, "keys")) as raw:
-            assert produce(raw, "keys", keyed_batch()).error_code == 0
+        until(lambda: is_taken(cluster, "keys"), "who leads it now takes a batch")
     cluster.done("wait", "isr", "keys")
+
+
+def is_taken(cluster: TracedCluster, topic: str) -> bool:
+    """Not by who led it until now: the brokers hear of a move one after the other."""
+    with RawClient(leader(cluster.bootstrap, topic)) as raw:
+        code = ErrorCode(produce(raw, topic, keyed_batch()).error_code)
+    assert code in {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}, code
+    return code is ErrorCode.NONE
 
 
 def keyed_batch() -> bytearray:
