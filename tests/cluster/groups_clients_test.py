@@ -181,9 +181,11 @@ def test_a_static_member_comes_back_to_its_partitions_and_nobody_else_stops(thre
     other = member(three.bootstrap, topic, topic)
     one = member(three.bootstrap, topic, topic, **{"group.instance.id": "one"})
     share([one, other], lambda: len(owned(one)) == len(owned(other)) == 2, "both have half")
-    before, revoked = owned(one), []
+    revoked: list[object] = []
     other.subscribe([topic], on_revoke=lambda _consumer, places: revoked.append(places))
+    share([one, other], lambda: bool(revoked), "it gives all up, as who subscribes anew does")
     share([one, other], lambda: len(owned(one)) == len(owned(other)) == 2, "both have half")
+    before = owned(one)
     revoked.clear()
     one.close()
     one = member(three.bootstrap, topic, topic, **{"group.instance.id": "one"})
