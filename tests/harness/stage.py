@@ -87,6 +87,7 @@ class Stage:
         )
         admin = self.new_admin()
         admin.create_topics([wanted])[TOPIC].result(PATIENCE_S)
+        self.until_led()  # the answer waits for a broker that is late, but not for long
 
     # -- clients
 
