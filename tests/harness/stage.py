@@ -203,12 +203,15 @@ class Stage:
         view = self.view()
         if view.leader == NO_LEADER or (by and view.leader not in by):
             return False
+        return self._told(view.leader, -2, view.leader_epoch) is not None
+
+    def _told(self, leader: int, timestamp: int, epoch: int = -1) -> int | None:
+        """By a broker that leads, and knows it."""
         try:
-            with RawClient(self.address(view.leader)) as raw:
-                offset_at(raw, TOPIC, -2, epoch=view.leader_epoch)
+            with RawClient(self.address(leader)) as raw:
+                return offset_at(raw, TOPIC, timestamp, epoch=epoch)
         except (FetchRefusedError, OSError, EOFError):
-            return False
-        return True
+            return None
 
     def bytes(self, broker: int) -> bytes:
         return log_bytes(self.cluster, broker, TOPIC, 0)
@@ -236,11 +239,7 @@ class Stage:
             return False
         (log,) = logs
         end = max((header.next_offset for header, _ in iterate_batches(memoryview(log))), default=0)
-        try:
-            with RawClient(self.address(leader)) as raw:
-                return offset_at(raw, TOPIC, -1) == end
-        except (FetchRefusedError, OSError, EOFError):
-            return False
+        return self._told(leader, -1) == end
 
     def events(self, name: str, **fields: object) -> list[Entry]:
         """Of the timeline."""
@@ -272,10 +271,8 @@ class Stage:
         not to be there before its death is."""
         for broker in brokers:
             self._do("kill", broker)
-        until(
-            lambda: not any(self.image().is_alive(BrokerId(one)) for one in brokers),
-            f"the death of {brokers} is decided on",
-        )
+        died = {*brokers}
+        until(lambda: died.isdisjoint(self.image().alive()), f"{died} are known to be dead")
 
     def die(self, pid: int) -> None:
         """SIGKILL at this very moment: nothing is asked or waited for."""
