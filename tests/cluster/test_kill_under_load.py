@@ -3,14 +3,13 @@
 The page cache lives on when processes die, so this holds under every flush policy.
 """
 
-import os
 import random
 import signal
 from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, until
+from harness.cluster import Cluster, send_all, until
 from harness.fetch_raw import Row, fetch_all, offset_at
 from harness.load import Kind, Plan, Producer, faults, wait_for_acks
 from harness.raw import RawClient
@@ -75,8 +74,6 @@ def kill(cluster: Cluster, rng: random.Random) -> None:
     pids = cluster.pids()
     rng.shuffle(pids)
     if rng.random() < 0.5:
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        send_all(pids, signal.SIGSTOP)
+    send_all(pids, signal.SIGKILL)
     until(lambda: not cluster.pids(), "all processes are dead")

@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -53,6 +53,22 @@ def until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s} s for this: {what}"
         time.sleep(LOOK_EVERY_S)
+
+
+def send_all(pids: Iterable[int], number: signal.Signals) -> None:
+    """One after the other; who has followed another one into death by then needs no signal."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def open_files(pid: int) -> list[str]:
+    """What a process holds open; it may let go of one while it is looked at."""
+    names = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            names.append(str(entry.readlink()))
+    return names
 
 
 KEEPS_OLD_RECORDS: Mapping[str, str] = {"log.initial.task.delay.ms": "86400000"}
@@ -153,10 +169,8 @@ class Cluster:
     def kill_everything(self) -> None:
         """SIGKILL to all at one moment; no process has a chance to clean up."""
         pids = self.pids()
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)  # so that none sees another die
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+        send_all(pids, signal.SIGSTOP)  # so that none sees another die
+        send_all(pids, signal.SIGKILL)
         until(lambda: not self.pids(), "all processes are dead")
 
     def pids(self) -> list[int]:
@@ -193,8 +207,7 @@ class Cluster:
                 assert not _is_listening(address), address
 
     def _clean_up(self) -> None:
-        for pid in self.pids():
-            os.kill(pid, signal.SIGKILL)
+        send_all(self.pids(), signal.SIGKILL)
         until(lambda: not self.pids(), "killed processes are gone")
         for run in self.runs:
             remove_memory_of_run(run.run_id)
