@@ -4,12 +4,11 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from harness.cluster import STAND_INS, Cluster, until
+from harness.cluster import STAND_INS, Cluster, open_files, until
 from tidelog.node.ipc.board import memory_of_run
 from tidelog.tools.supervisor import proc
 from tidelog.tools.supervisor.ask import Link
@@ -57,28 +56,18 @@ def test_what_processes_publish_is_in_the_status(cluster: Cluster) -> None:
     assert row["pss_bytes"] > 0
 
 
-def links_in(folder: Path) -> list[str]:
-    """What a process holds open; it may let go of one while it is looked at."""
-    links = []
-    for entry in folder.iterdir():
-        with suppress(FileNotFoundError):
-            links.append(str(entry.readlink()))
-    return links
-
-
 def test_the_supervisor_has_one_thread_and_no_event_descriptor(cluster: Cluster) -> None:
-    folder = Path(f"/proc/{cluster.process('supervisor')['pid']}")
-    assert len(list((folder / "task").iterdir())) == 1
-    links = links_in(folder / "fd")
+    pid = cluster.process("supervisor")["pid"]
+    assert len(list(Path(f"/proc/{pid}/task").iterdir())) == 1
+    links = open_files(pid)
     assert not [link for link in links if "eventfd" in link]
     assert len([link for link in links if "eventpoll" in link]) == 1
 
 
 def test_a_child_has_none_of_the_supervisors_descriptors(cluster: Cluster) -> None:
-    supervisor = Path(f"/proc/{cluster.process('supervisor')['pid']}/fd")
-    child = Path(f"/proc/{cluster.broker_pid(1)}/fd")
+    supervisor, child = cluster.process("supervisor")["pid"], cluster.broker_pid(1)
     kinds = ("socket:", "pipe:", "anon_inode")
-    both = {*links_in(supervisor)} & {*links_in(child)}
+    both = {*open_files(supervisor)} & {*open_files(child)}
     shared = {link for link in both if link.startswith(kinds)}
     assert shared == set()
 

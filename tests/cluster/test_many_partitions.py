@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster
+from harness.cluster import Cluster, open_files
 from harness.fetch_raw import PARTITION_BYTES
 from harness.produce_raw import batch_of
 from harness.raw import RawClient, request_bytes
@@ -90,8 +90,7 @@ def firsts(frame: bytes | memoryview) -> dict[int, bytes]:
 
 def open_logs(cluster: Cluster) -> list[str]:
     """The log files the broker has open."""
-    places = Path(f"/proc/{cluster.broker_pid(0)}/fd").iterdir()
-    names = [str(place.readlink()) for place in places]
+    names = open_files(cluster.broker_pid(0))
     return [name for name in names if name.endswith(".log") and "/log0/" in name]
 
 
