@@ -6,11 +6,11 @@ import pytest
 from confluent_kafka import Consumer
 
 from harness.clients.confluent import Confluent
-from harness.clients.facts import Record, fresh_topic
+from harness.clients.facts import Record
 from harness.clients.transactional import MAKERS, READS, Producers
 from harness.cluster import WAIT_S, Cluster, until
 from harness.raw import RawClient
-from harness.transaction_raw import RawProducer, coordinator, end_of
+from harness.transaction_raw import RawProducer, coordinator, end_of, known_topic
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import k26_end_txn as k26
@@ -28,9 +28,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(three: Cluster) -> str:
-    name = fresh_topic()
-    Confluent(three.bootstrap).create_topic(name)
-    return name
+    return known_topic(three.bootstrap)
 
 
 def test_everything_else_goes_on_meanwhile(three: Cluster, topic: str) -> None:

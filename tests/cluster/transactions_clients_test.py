@@ -10,7 +10,7 @@ from harness.clients.confluent import Confluent
 from harness.clients.facts import Record, fresh_topic
 from harness.clients.transactional import MAKERS, READS, Fenced, Producers, Transactional
 from harness.cluster import Cluster, until
-from harness.transaction_raw import committed_offset, end_of
+from harness.transaction_raw import committed_offset, end_of, known_topic
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("client", MAKERS)]
@@ -25,12 +25,6 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-def made(cluster: Cluster) -> str:
-    topic = fresh_topic()
-    Confluent(cluster.bootstrap).create_topic(topic)
-    return topic
-
-
 def committed(cluster: Cluster, client: str, topic: str, *values: bytes) -> None:
     """Each client reads these, and then what a plain producer writes now: nothing else."""
     Confluent(cluster.bootstrap).produce(topic, [Record(LAST)])
@@ -40,7 +34,7 @@ def committed(cluster: Cluster, client: str, topic: str, *values: bytes) -> None
 
 
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(three: Cluster, client: str) -> None:
-    topic = made(three)
+    topic = known_topic(three.bootstrap)
     with Producers(three.bootstrap, client) as producers:
         producer = producers.make(f"{topic}-id")
         for number, ends in enumerate("cacca"):
@@ -53,7 +47,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(three: Cluster, cl
 
 
 def test_nothing_of_an_open_transaction_is_read(three: Cluster, client: str) -> None:
-    topic = made(three)
+    topic = known_topic(three.bootstrap)
     with Producers(three.bootstrap, client) as producers:
         producer = producers.make(f"{topic}-id")
         producer.begin()
@@ -70,7 +64,7 @@ def test_nothing_of_an_open_transaction_is_read(three: Cluster, client: str) -> 
 def test_offsets_count_if_their_transaction_does(
     three: Cluster, client: str, *, commits: bool
 ) -> None:
-    topic, group = made(three), fresh_topic("group")
+    topic, group = known_topic(three.bootstrap), fresh_topic("group")
     with Producers(three.bootstrap, client) as producers:
         producer = producers.make(f"{topic}-id")
         for offset, is_committed in ((3, True), (7, commits)):
@@ -92,7 +86,7 @@ def _group_is_at(three: Cluster, group: str, topic: str, offset: int) -> None:
 
 
 def test_a_second_producer_of_an_id_fences_the_first(three: Cluster, client: str) -> None:
-    topic = made(three)
+    topic = known_topic(three.bootstrap)
     with Producers(three.bootstrap, client) as producers:
         first = producers.make(f"{topic}-id")
         first.begin()
@@ -112,7 +106,7 @@ def _goes_on(producer: Transactional, topic: str) -> None:
 
 
 def test_a_transaction_that_takes_too_long_is_aborted(three: Cluster, client: str) -> None:
-    topic = made(three)
+    topic = known_topic(three.bootstrap)
     with Producers(three.bootstrap, client) as producers:
         producer = producers.make(f"{topic}-id", TIMEOUT_MS)
         producer.begin()

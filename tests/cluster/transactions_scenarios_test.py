@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.clients.confluent import Confluent
-from harness.clients.facts import Record, fresh_topic
+from harness.clients.facts import Record
 from harness.clients.transactional import READS
 from harness.cluster import Cluster, until
 from harness.raw import RawClient
@@ -17,6 +17,9 @@ from harness.transaction_raw import (
     RawProducer,
     committed_offset,
     end_of,
+    known_topic,
+    said_in_the_end,
+    until_known,
 )
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k26_end_txn as k26
@@ -36,9 +39,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(three: Cluster) -> str:
-    name = fresh_topic()
-    Confluent(three.bootstrap).create_topic(name)
-    return name
+    return known_topic(three.bootstrap)
 
 
 def committed(three: Cluster, topic: str, *values: bytes) -> None:
@@ -93,7 +94,8 @@ def test_5_15_late_produce_hangs_lso(
 
 def wrote(writer: RawProducer, topic: str, value: bytes) -> None:
     """As a client of version 2 does it."""
-    code = writer.send(topic, writer.batch(topic, value), version=ADDING_PRODUCE)
+    batch = writer.batch(topic, value)
+    code = said_in_the_end(lambda: writer.send(topic, batch, version=ADDING_PRODUCE))
     assert code is ErrorCode.NONE
 
 
@@ -259,6 +261,7 @@ def test_an_open_transaction_outlives_the_whole_cluster(
     with Cluster(tmp_path, brokers=3) as cluster:
         topic, group = "open", "group"
         Confluent(cluster.bootstrap).create_topic(topic)
+        until_known(cluster.bootstrap, topic)
         writer = RawProducer(cluster.bootstrap, "id").init()
         writer.write(topic, b"before")
         assert writer.add_offsets(group) is ErrorCode.NONE

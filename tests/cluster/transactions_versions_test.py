@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from harness.clients.confluent import Confluent
-from harness.clients.facts import Record, fresh_topic
+from harness.clients.facts import Record
 from harness.clients.java import Java
 from harness.clients.kafka_tools import KafkaTools
 from harness.clients.transactional import MAKERS, READS, Producers
 from harness.cluster import Cluster, until
 from harness.kafka_jars import run_kafka_tool
-from harness.transaction_raw import committed_offset, end_of, recorded
+from harness.transaction_raw import committed_offset, end_of, known_topic, recorded
 from tidelog.clients.client import Client
 from tidelog.clients.failures import AbortableError
 from tidelog.clients.producer.transaction import Membership
@@ -48,9 +48,7 @@ def tools(three: Cluster) -> Iterator[KafkaTools]:
 
 @pytest.fixture
 def topic(three: Cluster) -> str:
-    name = fresh_topic()
-    Confluent(three.bootstrap).create_topic(name)
-    return name
+    return known_topic(three.bootstrap)
 
 
 def spoken(cluster: Cluster, name: str) -> set[int]:

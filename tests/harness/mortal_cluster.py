@@ -18,7 +18,7 @@ from harness.cluster import WAIT_S, Cluster, until
 from harness.mortals import TRAPS, Trap, When
 from harness.raw import RawClient
 from harness.transaction_checks import Told, told_by, wrong_transactions
-from harness.transaction_raw import committed_offset, coordinator, end_of, leader
+from harness.transaction_raw import committed_offset, coordinator, end_of, leader, until_known
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 from tidelog.tools.supervisor import proc
 from tidelog.wire.messages import k19_create_topics as k19
@@ -109,6 +109,7 @@ def placed_topic(bootstrap: str, *replicas: int) -> str:
         request = k19.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
         (answer,) = client.ask(k19.API, 7, request).topics
     assert answer.error_code == 0, answer
+    until_known(bootstrap, name)
     return name
 
 
@@ -126,6 +127,7 @@ class Scene:
     def __post_init__(self) -> None:
         cluster = self.cluster
         cluster.clear_traps()
+        cluster.done("wait", "ready")  # who died of the last one may still be starting
         state = cluster.broker_at(coordinator(cluster.bootstrap, self.name))
         self.group = self._group_elsewhere(state)
         offsets = cluster.broker_at(coordinator(cluster.bootstrap, self.group, kind=0))

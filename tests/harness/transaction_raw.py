@@ -1,8 +1,11 @@
 """A transactional producer out of single requests, each sent when and where a test says."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Self
 
+from harness.clients.confluent import Confluent
+from harness.clients.facts import fresh_topic
 from harness.cluster import until
 from harness.fetch_raw import FetchRefusedError
 from harness.produce_raw import batch_of
@@ -71,6 +74,49 @@ def leader(bootstrap: str, topic: str, partition: int = 0) -> str:
     row = answer.topics[0].partitions[partition]
     addresses = {one.node_id: f"{one.host}:{one.port}" for one in answer.brokers}
     return addresses[row.leader_id]
+
+
+def known_topic(bootstrap: str) -> str:
+    """A new one, its name: each broker knows it, and leads what it shall lead. Who asks by single
+    requests is told that there is no such topic by a broker that is held up for a moment."""
+    name = fresh_topic()
+    Confluent(bootstrap).create_topic(name)
+    until_known(bootstrap, name)
+    return name
+
+
+def until_known(bootstrap: str, topic: str) -> None:
+    for address in bootstrap.split(","):
+        until(partial(_knows, address, topic), f"{address} knows {topic}")
+
+
+def _knows(address: str, topic: str) -> bool:
+    """One broker, and the leader of the first partition."""
+    request = k03.MetadataRequest(
+        topics=[k03.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    with RawClient(address) as client:
+        (row,) = client.ask(k03.API, 9, request).topics
+    if row.error_code or any(one.error_code for one in row.partitions):
+        return False
+    try:
+        end_of(address, topic, isolation=0)
+    except AssertionError:
+        return False
+    return True
+
+
+def said_in_the_end(ask: Callable[[], ErrorCode]) -> ErrorCode:
+    """As clients hear it, who try again: above all while the last transaction is not complete,
+    whose end is answered after a tenth of a second at the latest."""
+    found: list[ErrorCode] = []
+
+    def is_said() -> bool:
+        found[:] = [ask()]
+        return found[0] not in AGAIN
+
+    until(is_said, "an answer other than to try again")
+    return found[0]
 
 
 class RawProducer:
@@ -145,16 +191,8 @@ class RawProducer:
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     def write(self, topic: str, value: bytes, partition: int = 0) -> None:
-        """As a client does it: the partition first, again and again while the transaction before
-        is being completed, then the batch."""
-        codes: list[ErrorCode] = []
-
-        def is_added() -> bool:
-            codes.append(self.add(topic, partition))
-            return codes[-1] not in AGAIN
-
-        until(is_added, f"{topic} is in the transaction of {self.name}")
-        assert codes[-1] is ErrorCode.NONE
+        """As a client does it: the partition first, then the batch."""
+        assert said_in_the_end(partial(self.add, topic, partition)) is ErrorCode.NONE
         assert self.send(topic, self.batch(topic, value, partition), partition) is ErrorCode.NONE
 
     def add_offsets(self, group: str) -> ErrorCode:
