@@ -30,6 +30,7 @@ from harness.raw import RawClient
 from harness.transaction_checks import Marker, wrong_transactions
 from harness.transaction_raw import (
     AGAIN,
+    LATE,
     RawProducer,
     committed_offset,
     coordinator,
@@ -47,15 +48,6 @@ AWAY = ErrorCode.COORDINATOR_NOT_AVAILABLE
 OLD_OFFSET = 3
 TIMEOUTS_MS = (2_000, 8_000, 30_000)
 """For a transaction whose time runs out in a test, and that has to come to its end before."""
-LATE = frozenset(
-    {
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.TRANSACTION_ABORTABLE,
-    }
-)
-"""What whoever is too slow hears."""
 
 
 @pytest.fixture(scope="module")

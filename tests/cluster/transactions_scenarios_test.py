@@ -19,6 +19,7 @@ from harness.transaction_raw import (
     end_of,
     known_topic,
     said_in_the_end,
+    too_slow,
     until_known,
 )
 from tidelog.wire.errors import ErrorCode
@@ -53,8 +54,8 @@ def committed(three: Cluster, topic: str, *values: bytes) -> None:
     assert found == [*values, LAST]
 
 
-def producer(three: Cluster, topic: str, timeout_ms: int = 60_000) -> RawProducer:
-    return RawProducer(three.bootstrap, f"{topic}-id", timeout_ms)
+def producer(three: Cluster, topic: str) -> RawProducer:
+    return RawProducer(three.bootstrap, f"{topic}-id")
 
 
 def test_5_13_zombie_producer(three: Cluster, topic: str) -> None:
@@ -190,9 +191,8 @@ def test_late_offsets_begin_nothing(three: Cluster, topic: str) -> None:
     assert committed_offset(three.bootstrap, group, topic) == -1
 
 
-def test_whoever_is_too_slow_is_fenced(three: Cluster, topic: str) -> None:
-    writer = producer(three, topic, timeout_ms=200).init()
-    writer.write(topic, b"too slow")
+def test_whoever_is_too_slow_is_fenced(three: Cluster) -> None:
+    writer, topic = too_slow(three.bootstrap)
     until(lambda: end_of(three.bootstrap, topic) == 2, "its marker is there")
     assert writer.end(committed=True) in {
         ErrorCode.PRODUCER_FENCED,

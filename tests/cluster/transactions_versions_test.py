@@ -175,7 +175,8 @@ def test_producers_of_both_versions_take_turns_with_one_id(three: Cluster, topic
 
 def test_our_producer_goes_on_after_its_time_was_up(three: Cluster, topic: str) -> None:
     with connected(Target(bootstrap=three.bootstrap)) as client:
-        producer = ours(client, topic, timeout_ms=300)
+        # Long enough for a broker that is held up between joining and writing.
+        producer = ours(client, topic, timeout_ms=2_000)
         producer.begin()
         send(producer, topic, b"too slow")
         producer.flush()

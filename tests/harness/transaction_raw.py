@@ -49,6 +49,17 @@ AGAIN = frozenset(
     }
 )
 """Clients try again on these."""
+LATE = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+"""What whoever is too slow hears."""
+_SHORT_MS = (200, 2_000, 8_000)
+"""For a transaction whose time runs out once it has written."""
 
 
 def coordinator(bootstrap: str, key: str, kind: int = 1) -> str:
@@ -251,6 +262,20 @@ class RawProducer:
             producer_epoch=self.epoch,
             committed=committed,
         )
+
+
+def too_slow(bootstrap: str) -> tuple[RawProducer, str]:
+    """One that has written to a topic, and whose time will be up in a moment. On a busy machine
+    it may be before: then another one gets more of it."""
+    for timeout_ms in _SHORT_MS:
+        topic = known_topic(bootstrap)
+        writer = RawProducer(bootstrap, f"{topic}-id", timeout_ms).init()
+        batch = writer.batch(topic, b"too slow")
+        code = said_in_the_end(partial(writer.add, topic)) or writer.send(topic, batch)
+        if code is ErrorCode.NONE:
+            return writer, topic
+        assert code in LATE, code
+    raise AssertionError(f"not even {_SHORT_MS[-1]} ms are enough to write one batch")
 
 
 def end_of(bootstrap: str, topic: str, isolation: int = READ_COMMITTED, partition: int = 0) -> int:
