@@ -3,17 +3,20 @@
 import json
 import signal
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from harness.cluster import Cluster
+from harness.cluster import Cluster, until
 from harness.kafka_node import TRANSACTIONS, kafka_node
 from harness.spark_plain import Place, batch_of
 from harness.spark_tasks import ROWS, attempts, values_of
+from harness.transaction_raw import end_of
 from tidelog.clients.admin.group_offsets import stable_offset
 from tidelog.clients.admin.groups import delete_group
 from tidelog.clients.client import Client
+from tidelog.clients.cluster_view import refresh
 from tidelog.clients.failures import FatalError
 from tidelog.clients.settings import ConnectionSettings
 from tidelog.clients.transport import Transport
@@ -79,8 +82,16 @@ class Stand:
 
     def holds(self, *tasks: tuple[int, int]) -> None:
         """Each row of these tasks once, and nothing else."""
+        until(self._is_stable, "the markers of all that has ended")
         expected = [value for batch, partition in tasks for value in values_of(batch, partition)]
         assert sorted(self.committed()) == sorted(expected)
+
+    def _is_stable(self) -> bool:
+        """Apache Kafka answers who commits before it has written any."""
+        view, ends = self.place.client.view, partial(end_of, self.place.bootstrap, self.topic)
+        self.place.client.run(refresh(view, [self.topic]))
+        numbers = view.topics[self.topic].partitions
+        return all(ends(partition=n) == ends(partition=n, isolation=0) for n in numbers)
 
 
 @pytest.mark.parametrize("where", ["place", "kafka"])
