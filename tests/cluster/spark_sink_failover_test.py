@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Callable
-from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from tidelog.clients.failures import ClientError
 from tidelog.kernel.ids import Partition
 from tidelog.spark.exactly_once import Sink, Writer, finish
 from tidelog.spark.tasks import Point, TaskInfo, Written
-from tidelog.tools.supervisor.proc import is_gone
 from tidelog.wire.errors import Rejected
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -54,11 +52,17 @@ VICTIMS: list[Callable[[Place, Sink, Cluster], int]] = [
 ]
 
 
-def start_all(cluster: Cluster) -> None:
-    """Those that were killed are back, and in sync."""
+def start_all(cluster: Cluster, topic: str, dead: int) -> None:
+    """Whoever was killed is back, and in sync."""
+
+    def is_known() -> bool:
+        return dead not in {row["pid"] for row in cluster.status()["processes"]}
+
+    until(is_known, "the supervisor knows of the death")
     for row in cluster.status()["processes"]:
         if row["role"] == "broker" and row["pid"] is None:
             cluster.done("broker", "start", str(row["id"]))
+    cluster.done("wait", "isr", topic)
 
 
 def attempt(
@@ -110,8 +114,7 @@ def test_each_row_is_there_once_though_brokers_and_coordinators_die_in_mid_batch
             ]
             assert struck, "nobody was killed"
             finish(place.client, sink, batch, done)
-            until(partial(is_gone, struck[0]), "it is dead")
-            start_all(cluster)
+            start_all(cluster, topic, struck[0])
         expected = [v for b in range(len(cells)) for n in (0, 1) for v in values_of(b, n)]
         seen = place.values(subscribe=topic, kafka_isolation_level="read_committed")
         assert sorted(seen) == sorted(expected)
