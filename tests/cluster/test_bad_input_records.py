@@ -2,7 +2,6 @@
 
 import os
 import struct
-import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -60,6 +59,12 @@ def bomb(codec: Codec) -> bytes:
     return packed
 
 
+def cpu_s(cluster: Cluster) -> float:
+    """What the broker has worked so far, however busy the machine is."""
+    times = Path(f"/proc/{cluster.broker_pid(0)}/stat").read_text().rpartition(") ")[2].split()
+    return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_is_refused_where_the_broker_must_look_inside(
     cluster: Cluster, raw: RawClient, codec: Codec
@@ -69,9 +74,9 @@ def test_a_bomb_is_refused_where_the_broker_must_look_inside(
     )
     batch = sealed(codec, bomb(codec))
     before = cluster.broker_rss_bytes(0)
-    began = time.monotonic()
+    began_s = cpu_s(cluster)
     row = produce(raw, topic, batch)
-    assert time.monotonic() - began < 5
+    assert cpu_s(cluster) - began_s < 5
     assert ErrorCode(row.error_code) is ErrorCode.MESSAGE_TOO_LARGE
     assert cluster.broker_rss_bytes(0) - before < 3 * DECOMPRESSED_BATCH_BYTES_MAX
     assert offset_at(raw, topic, -1) == 0
