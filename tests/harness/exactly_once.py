@@ -244,6 +244,7 @@ class Run:
                 self._feed(fed, count)
                 self._wait(2 * count)
                 transformers.end()
+            until(self._is_settled, "the markers of the last transactions")
             self._outputs.look()
         except BaseException:
             self.history.append(self._transformers.said())
@@ -251,6 +252,17 @@ class Run:
         finally:
             self._tell("the end")
             self._outputs.close()
+
+    def _is_settled(self) -> bool:
+        """Who commits is answered when that is certain; its markers may come a moment later."""
+        stream = self._stream
+        stable = all(
+            stream.ends(topic, count, IsolationLevel.READ_COMMITTED)
+            == stream.ends(topic, count, IsolationLevel.READ_UNCOMMITTED)
+            for topic, count in stream.outputs.items()
+        )
+        end = stream.ends(stream.name, INPUTS, IsolationLevel.READ_UNCOMMITTED)
+        return stable and stream.committed() == end
 
     def _feed(self, fed: int, upto: int) -> int:
         self._stream.feed(range(fed, upto))
