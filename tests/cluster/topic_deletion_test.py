@@ -145,5 +145,7 @@ def test_a_name_is_free_at_once_though_the_coordinator_dies_of_the_deletion(
 def _is_gone(admin: AdminClient) -> bool:
     if TOPIC not in admin.list_topics(timeout=PATIENCE_S).topics:
         return True
-    admin.delete_topics([TOPIC], request_timeout=PATIENCE_S)
+    deletion = admin.delete_topics([TOPIC], request_timeout=PATIENCE_S)[TOPIC]
+    with suppress(KafkaException):  # it is gone by now; but none may come behind the next topic
+        deletion.result(PATIENCE_S)
     return False
