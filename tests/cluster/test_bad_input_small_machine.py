@@ -17,6 +17,8 @@ pytestmark = pytest.mark.slow
 
 DISK_BYTES = 16 << 20
 SENTENCE_LINES = 1
+MADE = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+"""The second where the answer to an earlier try came too late."""
 
 
 @pytest.fixture
@@ -73,12 +75,12 @@ def test_a_full_disk_refuses_produces_and_nothing_else(disk: Path) -> None:
             assert [row.value for row in fetch_all(raw, topic)] == kept
             # A round of checkpoints finds no room either.
             tried = cluster.data / "broker-0/log0/recovery-point-offset-checkpoint.pending.tmp"
-            until(tried.exists, "a checkpoint was tried", 15)
+            until(tried.exists, "a checkpoint was tried", 30)
             refused = first_refusal(raw)
             assert refused in {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR}
             assert [row.value for row in fetch_all(raw, topic)] == kept
             filler.unlink()
-            until(lambda: create(raw, "late") is ErrorCode.NONE, "topics can be made again")
+            until(lambda: create(raw, "late") in MADE, "topics can be made again")
             small = bytes(1_000)
             for name, values in ((topic, kept), (other, [])):
                 assert produce(raw, name, batch_of(small)).base_offset == len(values)
