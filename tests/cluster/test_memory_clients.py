@@ -158,6 +158,7 @@ def test_ten_thousand_connections_cost_little_and_one_more_is_turned_away(
                 client.receive_frame()
             assert_served(crowded)
             if wanted == CONNECTIONS_MAX:
+                until(lambda: connections(crowded) == wanted - 1, "the last one is gone")
                 stack.enter_context(RawClient(crowded.bootstrap)).send(VERSIONS)
                 more = stack.enter_context(RawClient(crowded.bootstrap))
                 assert more.is_closed_by_peer()

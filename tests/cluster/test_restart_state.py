@@ -14,6 +14,7 @@ from harness.cluster import Cluster, until
 from harness.fetch_raw import fetch_all, fetch_once, fetch_request, offset_at
 from harness.produce_raw import batch_of, produce
 from harness.raw import RawClient
+from harness.transaction_raw import until_known
 from tidelog.tools.supervisor.leftovers import remove_run
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k01_fetch, k03_metadata, k20_delete_topics, k22_init_producer_id
@@ -171,6 +172,7 @@ def test_a_topic_deleted_while_its_broker_was_down_is_gone_when_it_returns(
 ) -> None:
     with Cluster(tmp_path, brokers=2) as cluster:
         topic = cluster.create_topic(partitions=2)
+        until_known(cluster.bootstrap, topic)
         away = leaders(cluster, topic).index(1)
         _, second = cluster.bootstrap.split(",")
         with RawClient(second) as raw:
