@@ -25,6 +25,7 @@ def idle(tmp_path: Path) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("shared"), program=STAND_INS) as running:
+        running.done("wait", "ready")  # the transaction coordinator, too
         yield running
 
 
