@@ -1,6 +1,10 @@
 """The transaction coordinator is away: whoever needs it not goes on, whoever does tries again."""
 
+import os
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer
@@ -11,13 +15,16 @@ from harness.clients.transactional import MAKERS, READS, Producers
 from harness.cluster import WAIT_S, Cluster, until
 from harness.raw import RawClient
 from harness.transaction_raw import RawProducer, coordinator, end_of, known_topic
+from tidelog.tools.supervisor import proc
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response
+from tidelog.wire.messages import k18_api_versions as k18
 from tidelog.wire.messages import k26_end_txn as k26
 
 pytestmark = pytest.mark.slow
 
 LAST = b"the last one"
+HELLO = k18.ApiVersionsRequest(client_software_name="tests", client_software_version="1")
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +71,19 @@ def test_a_transaction_outlives_the_coordinator(three: Cluster, topic: str, clie
     assert READS[client](three.bootstrap, topic, 4) == [b"0", b"1", b"2", LAST]
 
 
+@contextmanager
+def standing_still(cluster: Cluster) -> Iterator[int]:
+    """The coordinator does, and so does the supervisor, which would replace it in the meantime."""
+    boss, pid = cluster.runs[-1].pid, cluster.process("transaction-coordinator")["pid"]
+    try:
+        for one in (boss, pid):
+            os.kill(one, signal.SIGSTOP)
+            until(partial(proc.is_stopped, one), "it stands still")
+        yield pid
+    finally:
+        os.kill(boss, signal.SIGCONT)
+
+
 def test_who_waits_for_an_answer_hears_that_it_may_ask_again(three: Cluster, topic: str) -> None:
     """An end that was on its way is sent by the broker once at most: its client knows best."""
     producer = RawProducer(three.bootstrap, f"{topic}-id").init()
@@ -74,10 +94,11 @@ def test_who_waits_for_an_answer_hears_that_it_may_ask_again(three: Cluster, top
         producer_epoch=producer.epoch,
         committed=True,
     )
-    three.done("txn-coordinator", "pause")
-    with RawClient(coordinator(three.bootstrap, producer.name)) as client:
+    where = coordinator(three.bootstrap, producer.name)
+    with RawClient(where) as client, RawClient(where) as other, standing_still(three) as pid:
         client.start(k26.API, 3, request)
-        three.done("txn-coordinator", "kill")
+        other.ask(k18.API, 3, HELLO)  # the broker has passed on what came to it before this
+        os.kill(pid, signal.SIGKILL)
         _, answer = decode_response(k26.API, 3, memoryview(client.receive_frame()))
     assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     until(lambda: producer.end(committed=True) is ErrorCode.NONE, "it is committed")
