@@ -23,6 +23,8 @@ WRITE = {"pwritev", "pwritev2"}
 EVENT_WAIT = {"epoll_pwait", "epoll_wait", "epoll_ctl", "io_uring_enter"}
 NOW_AND_THEN = 60
 """Calls of no request: the watch on the coordinator, a checkpoint handed to a thread."""
+NOW_AND_THEN_A_SECOND = 10
+"""There are four or five: on a busy machine the requests take their time."""
 
 
 @pytest.fixture(scope="module")
@@ -58,18 +60,20 @@ def test_a_produce_is_one_receive_one_write_and_one_send(
         assert len(fetch_all(raw, topic)) == REQUESTS + 5
     counts = traced.counts
     assert written(counts) == REQUESTS
+    now_and_then = NOW_AND_THEN + NOW_AND_THEN_A_SECOND * traced.lasted_s
+    assert now_and_then < REQUESTS / 2, "it took so long that nothing can be said"
     received = sum(counts[name] for name in RECEIVE)
     sent = sum(counts[name] for name in SEND)
-    assert REQUESTS <= received <= REQUESTS + NOW_AND_THEN, counts
-    assert REQUESTS <= sent <= REQUESTS + NOW_AND_THEN, counts
+    assert REQUESTS <= received <= REQUESTS + now_and_then, counts
+    assert REQUESTS <= sent <= REQUESTS + now_and_then, counts
     rest = {
         name: count
         for name, count in counts.items()
         if name not in RECEIVE | SEND | EVENT_WAIT | WRITE
     }
-    assert sum(rest.values()) <= NOW_AND_THEN, rest
+    assert sum(rest.values()) <= now_and_then, rest
     # Waiting is one call for each turn of the loop; no descriptor is armed anew for a request.
-    assert counts["epoll_ctl"] <= NOW_AND_THEN, counts
+    assert counts["epoll_ctl"] <= now_and_then, counts
 
 
 def test_pipelined_produces_share_their_receives_and_sends(

@@ -33,6 +33,7 @@ class Traced:
         self._file = folder / f"strace-{pid}-{time.monotonic_ns()}"
         self._pid = pid
         self.lines: list[str] = []
+        self.lasted_s = 0.0
 
     def __enter__(self) -> Self:
         self._strace = subprocess.Popen(
@@ -42,6 +43,7 @@ class Traced:
             stderr=subprocess.DEVNULL,
         )
         until(self._is_attached, "strace attaches", ATTACH_WITHIN_S)
+        self._began = time.monotonic()
         return self
 
     def _is_attached(self) -> bool:
@@ -57,6 +59,7 @@ class Traced:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.lasted_s = time.monotonic() - self._began
         os.kill(self._strace.pid, signal.SIGINT)  # it detaches; the process goes on
         self._strace.wait(ATTACH_WITHIN_S)
         self.lines = self._file.read_text(errors="replace").splitlines()
