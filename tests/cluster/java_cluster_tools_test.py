@@ -13,7 +13,6 @@ import pytest
 from harness.clients.facts import fresh_topic
 from harness.clients.kafka_tools import KafkaTools, Said
 from harness.cluster import Cluster, until
-from harness.heard import until_all_heard
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +45,7 @@ class Tools(KafkaTools):
         self._cluster = cluster
 
     def run(self, *words: str) -> Said:
-        until_all_heard(self._cluster)
+        self._cluster.until_heard()
         return super().run(*words)
 
 
@@ -78,7 +77,7 @@ def kill(three: Cluster, broker: int) -> None:
 def start(three: Cluster, broker: int) -> None:
     """Until it is in sync everywhere: the metadata is at rest for the next test."""
     three.done("broker", "start", str(broker))
-    until_all_heard(three)
+    three.until_heard()
     topics = three.done("topic", "list", "--json").document["topics"]
     three.done("wait", "isr", *(one["name"] for one in topics))
 

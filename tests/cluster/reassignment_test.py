@@ -16,7 +16,6 @@ from harness.chaos import Load, wrong_in_the_end
 from harness.clients.kafka_python import KafkaPython
 from harness.clients.kafka_tools import KafkaTools
 from harness.cluster import until
-from harness.heard import until_all_heard
 from harness.raw import RawClient
 from harness.stage import TOPIC, Stage, staged
 from tidelog.wire.errors import ErrorCode
@@ -58,7 +57,7 @@ def until_settled_on(stage: Stage, *replicas: int) -> PartitionView:
 
     until(is_so, f"replicas {replicas}, in sync; not {stage.view()}")
     until(lambda: holders(stage) == {*replicas}, "the files are where the replicas are")
-    until_all_heard(stage.cluster)
+    stage.cluster.until_heard()
     return stage.view()
 
 

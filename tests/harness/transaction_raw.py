@@ -234,17 +234,14 @@ class RawProducer:
             producer_epoch=self.epoch,
             topics=[k28.TxnOffsetCommitRequestTopic(name=topic, partitions=[row])],
         )
-        codes: list[ErrorCode] = []
 
-        def done() -> bool:
+        def said() -> ErrorCode:
             """Whoever is to keep the group may not have heard of it yet, or not read its log."""
             with RawClient(coordinator(self.bootstrap, group, kind=0)) as client:
                 answer = client.ask(k28.API, version, request)
-            codes.append(ErrorCode(answer.topics[0].partitions[0].error_code))
-            return codes[-1] not in AGAIN
+            return ErrorCode(answer.topics[0].partitions[0].error_code)
 
-        until(done, f"an answer about the offsets of {group}")
-        return codes[-1]
+        return said_in_the_end(said)
 
     def end(self, *, committed: bool, version: int = 3) -> ErrorCode:
         answer = self.ask(k26.API, version, self.end_request(committed=committed))
