@@ -15,7 +15,7 @@ from tidelog.clients.admin.topics import (
     wait_without_topics,
 )
 from tidelog.clients.asking import Call, Cause, Pause, Somewhere
-from tidelog.clients.cluster_view import ClusterView, refresh
+from tidelog.clients.cluster_view import ClusterView, refresh, told_by
 from tidelog.clients.failures import TimedOutError, UnreachableError, UnsupportedError
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Partition, TopicPartition
@@ -55,6 +55,20 @@ def test_metadata_is_asked_of_anyone_until_someone_answers() -> None:
     drive(refresh(view, ["t"]), replies(Cause.UNREACHABLE, metadata(0)), pauses)
     assert view.leader(ZERO) == 0
     assert [one.because for one in pauses] == ["unreachable"]
+
+
+def test_what_one_broker_says_is_asked_of_it_alone() -> None:
+    asked: list[Call] = []
+
+    def answer(call: Call) -> Reply:
+        asked.append(call)
+        return metadata(0) if call.to == 1 else Cause.UNREACHABLE
+
+    said = drive(told_by(1, ["t"]), answer)
+    assert said is not None
+    assert said.leader(ZERO) == 0
+    assert drive(told_by(2, ["t"]), answer) is None
+    assert [call.to for call in asked] == [1, 2]
 
 
 def test_a_broker_without_an_api_is_not_asked_again() -> None:

@@ -195,14 +195,28 @@ def refresh(
     topics be created at their first use may do so."""
     failures = 0
     while True:
-        named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=named, allow_auto_topic_creation=creates)
+        request = _about(topics, creates=creates)
         (outcome,) = yield [Call(Somewhere.ANY, Ask(METADATA, request))]
         if isinstance(outcome, Answered):
             view.update(outcome.message, whole=topics is None)
             return
         failures += 1
         yield pause_after(outcome, failures)
+
+
+def told_by(broker: int, topics: Collection[str] | None) -> Plan[ClusterView | None]:
+    """What this broker says itself, which may lag behind others; None where it does not answer."""
+    (outcome,) = yield [Call(broker, Ask(METADATA, _about(topics, creates=False)))]
+    if not isinstance(outcome, Answered):
+        return None
+    said = ClusterView()
+    said.update(outcome.message, whole=topics is None)
+    return said
+
+
+def _about(topics: Collection[str] | None, *, creates: bool) -> MetadataRequest:
+    named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    return MetadataRequest(topics=named, allow_auto_topic_creation=creates)
 
 
 def pause_after(lost: Lost, failures: int) -> Pause:
