@@ -7,10 +7,11 @@ from tidelog.coordinator.controller.requests import (
     IncrementalAlterConfigs,
     TellDamage,
     TellLogEnds,
+    TellNoRoom,
 )
-from tidelog.kernel.ids import BrokerId, Epoch, Offset
+from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset
 from tidelog.kernel.instant import Instant, ms
-from tidelog.wire.control import DamagedLog, IsrChange, LogEnd
+from tidelog.wire.control import DamagedLog, IsrChange, LogEnd, NoRoom
 from tidelog.wire.messages.k43_elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -57,6 +58,14 @@ class Lossy(Controlled):
         epoch = Epoch(self.view.partition_epoch - late)
         log = DamagedLog(self.image.names["t"].id, 0, epoch, usable)
         self.ask(TellDamage(broker, self.image.brokers[broker].incarnation, (log,)))
+
+    def tell_no_room(
+        self, broker: BrokerId, *others: BrokerId, late: bool = False, incarnation: int = 1
+    ) -> None:
+        """Its disk is full and these have room, in the image of now or of the last change."""
+        epoch = Epoch(self.view.partition_epoch - late)
+        place = NoRoom(self.image.names["t"].id, 0, epoch, others)
+        self.ask(TellNoRoom(broker, Incarnation(incarnation), (place,)))
 
     def take_back(self, broker: BrokerId) -> None:
         """The leader has it in sync again."""

@@ -138,6 +138,23 @@ class LogsDamaged(_Message, frozen=True, tag=8):
     logs: tuple[DamagedLog, ...]
 
 
+class NoRoom(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A partition whose leader's disk is full, as of this state of it."""
+
+    topic: Uuid
+    partition: int
+    partition_epoch: Epoch
+    others: tuple[BrokerId, ...]
+    """In sync, with all that the leader holds, and with room on their disks as far as it sees."""
+
+
+class HandOver(_Message, frozen=True, tag=10):
+    """I lead these and have no room for what comes: let one of the others lead."""
+
+    to: Incarnation
+    places: tuple[NoRoom, ...]
+
+
 class Observe(_Message, frozen=True, tag=9):
     """I am the transaction coordinator, in this life; send me what I miss. As Register is a
     broker's, the first message of every connection."""
@@ -235,6 +252,7 @@ ToCoordinator = (
     | AlterIsr
     | LogEnds
     | LogsDamaged
+    | HandOver
 )
 ToBroker = (
     Registered

@@ -104,6 +104,26 @@ def log_damaged(
     return files_lost(lost or view, broker, rules) or lost
 
 
+def leader_without_room(
+    view: PartitionView, others: Collection[BrokerId], fit: Fit, rules: Rules
+) -> PartitionView | None:
+    """The leader's disk is full, those of these others are not: one of them that is in sync leads.
+    Where none is, it leads on, for nobody could do better without losing records.
+
+    It leaves the ISR with the same record, so that nobody waits for what it cannot write. Its log
+    is whole: it is eligible as others are who leave, and comes back once it has what the next
+    leader has.
+    """
+    in_sync = tuple(broker for broker in view.isr if broker != view.leader)
+
+    def has_room(broker: BrokerId) -> bool:
+        return broker in others and fit(broker)
+
+    if not any(has_room(broker) for broker in in_sync):
+        return None
+    return _selected(view, selectors.offline_partition, in_sync, has_room, rules)
+
+
 def broker_joined(view: PartitionView, fit: Fit, rules: Rules) -> PartitionView | None:
     """Someone came back: a partition without a leader takes the first replica it can trust. Where
     there is but one replica there is no better one to wait for."""

@@ -30,6 +30,7 @@ from tidelog.coordinator.controller.requests import (
     RegisterTransactions,
     TellDamage,
     TellLogEnds,
+    TellNoRoom,
 )
 from tidelog.coordinator.controller.requests import AllocateProducerIds as Allocate
 from tidelog.coordinator.controller.requests import AlterIsr as Alter
@@ -69,6 +70,7 @@ from tidelog.wire.control import (
     Applied,
     Failed,
     Forward,
+    HandOver,
     IsrAltered,
     Leave,
     Left,
@@ -91,6 +93,8 @@ from tidelog.wire.metadata_records import (
     PartitionChanged,
     TopicDeleted,
 )
+
+_OfLogs = LogEnds | LogsDamaged | HandOver
 
 
 class Received(Struct, frozen=True):
@@ -300,7 +304,7 @@ class Front:
         self,
         now: Instant,
         session: Session,
-        message: Applied | Forward | AllocateProducerIds | AlterIsr | LogEnds | LogsDamaged | Leave,
+        message: Applied | Forward | AllocateProducerIds | AlterIsr | _OfLogs | Leave,
     ) -> list[Effect]:
         match message:
             case Applied():
@@ -311,7 +315,7 @@ class Front:
                 return self._allocate(now, session, message)
             case AlterIsr():
                 return self._alter_isr(now, session, message)
-            case LogEnds() | LogsDamaged():
+            case LogEnds() | LogsDamaged() | HandOver():
                 return self._of_logs(now, session, message)
             case Leave():
                 return self._leave(now, session, message)
@@ -454,12 +458,12 @@ class Front:
 
         return self._ask(now, Alter(session.broker, session.incarnation, message.changes), answer)
 
-    def _of_logs(
-        self, now: Instant, session: Session, message: LogEnds | LogsDamaged
-    ) -> list[Effect]:
+    def _of_logs(self, now: Instant, session: Session, message: _OfLogs) -> list[Effect]:
         broker, incarnation = session.broker, session.incarnation
         if isinstance(message, LogEnds):
             return self._ask(now, TellLogEnds(broker, incarnation, message.ends), _nothing)
+        if isinstance(message, HandOver):
+            return self._ask(now, TellNoRoom(broker, incarnation, message.places), _nothing)
         return self._ask(now, TellDamage(broker, incarnation, message.logs), _nothing)
 
     def _leave(self, now: Instant, session: Session, message: Leave) -> list[Effect]:

@@ -7,7 +7,7 @@ the same leader, the same last change, and of every member the life that is ther
 from collections.abc import Sequence
 
 from tidelog.coordinator.controller import elections
-from tidelog.coordinator.controller.requests import AlterIsr, TellDamage
+from tidelog.coordinator.controller.requests import AlterIsr, TellDamage, TellNoRoom
 from tidelog.coordinator.settings import RulesOf
 from tidelog.kernel.ids import BrokerId, Uuid
 from tidelog.node.metadata.image import MetadataImage
@@ -59,6 +59,29 @@ def damaged(
         after = elections.log_damaged(view, broker.id, image.is_active, rule, usable=log.usable)
         if after is not None:
             records[log.topic, log.partition] = PartitionChanged(log.topic, log.partition, after)
+    return tuple(records.values())
+
+
+def without_room(
+    image: MetadataImage, rules: RulesOf, request: TellNoRoom
+) -> tuple[PartitionChanged, ...]:
+    """Leaders whose disk is full hand over to those who have room. What is told of another state of
+    a partition is old: if it is still so, it is told again."""
+    broker = image.brokers.get(request.broker)
+    if broker is None or broker.fenced or broker.incarnation != request.incarnation:
+        return ()
+    records = {}
+    for place in request.places:
+        view = image.partition(place.topic, place.partition)
+        if view is None or view.partition_epoch != place.partition_epoch:
+            continue
+        if view.leader != broker.id:
+            continue
+        rule = rules(image.topics[place.topic])
+        after = elections.leader_without_room(view, place.others, image.is_active, rule)
+        if after is not None:
+            key = place.topic, place.partition
+            records[key] = PartitionChanged(place.topic, place.partition, after)
     return tuple(records.values())
 
 

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, Uuid
-from tidelog.wire.control import DamagedLog, IsrChange, LogEnd
+from tidelog.wire.control import DamagedLog, IsrChange, LogEnd, NoRoom
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k19_create_topics import CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -174,6 +174,14 @@ class TellDamage(Struct, frozen=True):
     logs: tuple[DamagedLog, ...]
 
 
+class TellNoRoom(Struct, frozen=True):
+    """A broker leads these and has no room for them; others have."""
+
+    broker: BrokerId
+    incarnation: Incarnation
+    places: tuple[NoRoom, ...]
+
+
 class BrokerLeaving(Struct, frozen=True):
     """A broker wants to stop; answered when it leads nothing, and all who live know."""
 
@@ -238,6 +246,7 @@ BrokerRequest = (
     | AlterIsr
     | TellLogEnds
     | TellDamage
+    | TellNoRoom
     | AllocateProducerIds
 )
 """What a broker says or wants for itself."""

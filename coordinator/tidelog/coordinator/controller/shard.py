@@ -14,7 +14,7 @@ from tidelog.coordinator.controller.creation import TopicCreation
 from tidelog.coordinator.controller.deletion import delete_topics
 from tidelog.coordinator.controller.draws import Draws
 from tidelog.coordinator.controller.features import update_features
-from tidelog.coordinator.controller.isr_changes import alter_isr, damaged
+from tidelog.coordinator.controller.isr_changes import alter_isr, damaged, without_room
 from tidelog.coordinator.controller.leader_elections import elect_leaders
 from tidelog.coordinator.controller.partitions_growth import create_partitions
 from tidelog.coordinator.controller.reassignments import alter_reassignments
@@ -47,6 +47,7 @@ from tidelog.coordinator.controller.requests import (
     RegisterTransactions,
     TellDamage,
     TellLogEnds,
+    TellNoRoom,
     UnregisterBroker,
     UpdateFeatures,
 )
@@ -190,7 +191,7 @@ class ControllerShard:
                 return self._applied(now, asked, request)
             case BrokerLeaving():
                 return self._leave(now, asked, request)
-            case AlterIsr() | TellDamage():
+            case AlterIsr() | TellDamage() | TellNoRoom():
                 return self._in_sync(asked, request)
             case TellLogEnds():
                 return self._log_ends(now, asked, request)
@@ -397,10 +398,14 @@ class ControllerShard:
             case _:
                 assert_never(request)
 
-    def _in_sync(self, asked: RequestId, request: AlterIsr | TellDamage) -> ControllerDecision:
+    def _in_sync(
+        self, asked: RequestId, request: AlterIsr | TellDamage | TellNoRoom
+    ) -> ControllerDecision:
         rules = self._settings.rules(self.image)
         if isinstance(request, TellDamage):
             return Decision(damaged(self.image, rules, request), ((asked, DONE),))
+        if isinstance(request, TellNoRoom):
+            return Decision(without_room(self.image, rules, request), ((asked, DONE),))
         records, outcomes = alter_isr(self.image, rules, request)
         end = Offset(self.image.offset + len(records))
         return Decision(records, ((asked, IsrOutcomes(outcomes, end)),))
