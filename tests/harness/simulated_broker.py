@@ -8,6 +8,7 @@ from harness.log_batches import NOW_MS
 from harness.memory_disk import MemoryDisk, MemoryVolume
 from harness.simulated_alarm import SimulatedAlarm
 from harness.simulated_rings import MemoryRings, Shelf
+from harness.simulated_room import SimulatedRoom
 from harness.simulated_storage import Loop, SimulatedStorage, lives_on
 from harness.simulated_transactions import SimulatedTransactions
 from harness.simulated_world import World
@@ -83,6 +84,7 @@ class Life:
         self.logs = self.storage.logs
         self.storage.open(log_settings({}, self.configs.given))
         self.machine = self._make_machine(shelf)
+        self.room = SimulatedRoom(self)
         self.hosting = Hosting(
             me=me,
             replicas=self.replicas,
@@ -133,6 +135,7 @@ class Life:
                 note=lambda *what: self.world.noted(self, *what),
                 on_storage_failure=lambda one, why: self._on_storage_failure(one.key, why),
                 wake=lambda: None,
+                full_at=self.world.full_at.__getitem__,
             )
         )
 
@@ -158,8 +161,8 @@ class Life:
     def _on_storage_failure(self, key: TopicPartition, failure: Exception) -> None:
         self.troubles.append((key, str(failure)))
         self.replicas.failed(key, failure)
-        give_up = self.storage.doubted(key, failure)
-        if give_up is not None:
+        self.room.failed(key, failure)
+        if (give_up := self.storage.doubted(key, failure)) is not None:
             self.world.later(self, self.world.now, give_up)
 
     def _on_flushed(self, key: TopicPartition) -> None:
@@ -238,6 +241,7 @@ class Life:
         self.world.later(self, Instant(self.world.now + ms(TICK_MS)), self._tick)
         self.standing.is_lost()
         self.machine.tick(self.world.now)
+        self.room.turn()
         self._ticks += 1
         if self._ticks % CHECKPOINT_TICKS == 0:
             self.checkpoint()
@@ -267,8 +271,7 @@ class Life:
 
     def _link_tick(self) -> None:
         self._link_at = None
-        deadline = self.link.deadline()
-        if deadline is not None and deadline <= self.world.now:
+        if (deadline := self.link.deadline()) is not None and deadline <= self.world.now:
             self.link_step(link.Tick())
 
     def _on_alarm(self, now: Instant) -> Instant | None:
@@ -389,8 +392,7 @@ class Life:
         self.transactions.service.registered(self.world.now)
         self.serving = not self.stopping
 
-    def _on_lost(self, epoch: Offset) -> None:
-        del epoch
+    def _on_lost(self, _epoch: Offset) -> None:
         self.machine.fenced(self.world.now)
         self.broker.groups.image_changed(self.world.now)
         self.transactions.service.lost(self.world.now)

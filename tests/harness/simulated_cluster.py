@@ -73,6 +73,7 @@ class SimulatedCluster(TopicRequests):
         self.shelf = Shelf(ring_bytes)
         self.fences = Fences(memoryview(bytearray(board_size_bytes(0))))
         self.disks = {BrokerId(one): MemoryDisk() for one in range(brokers)}
+        self.full_at = dict.fromkeys(self.disks, Instant(0))
         self.generations = dict.fromkeys(self.disks, 0)
         self.lives: dict[BrokerId, Life] = {}
         self.transactions = Ways(self.network, self.lives)
@@ -173,9 +174,6 @@ class SimulatedCluster(TopicRequests):
     def begin_stop(self, broker: BrokerId) -> None:
         life = self.lives[broker]
 
-        def left() -> None:
-            self.timeline.after(0.1, end)
-
         def end() -> None:
             if not life.alive:
                 return
@@ -184,7 +182,7 @@ class SimulatedCluster(TopicRequests):
             self._ended(life)
             self.disks[broker].kill()
 
-        life.turn(lambda: life.leave(left))
+        life.turn(lambda: life.leave(lambda: self.timeline.after(0.1, end)))
 
     def _ended(self, life: Life) -> None:
         life.alive = False

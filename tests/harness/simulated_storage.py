@@ -14,7 +14,7 @@ from harness.simulated_world import World
 from tidelog.kernel.failures import FailedSyncError
 from tidelog.kernel.ids import BrokerId, Incarnation, TopicPartition, Uuid
 from tidelog.kernel.instant import Instant, ms
-from tidelog.node.log.directories import LogDirectories, is_full
+from tidelog.node.log.directories import FULL, LogDirectories, is_full
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.kept import KeptFile
 from tidelog.node.log.ownership import Owner
@@ -68,6 +68,7 @@ class SimulatedStorage:
         on_lost: Callable[[list[TopicPartition]], None],
         loop: Loop,
     ) -> None:
+        self._disk = disk
         self._on_lost = on_lost
         self._loop = loop
         self._rng = Random(me << 16 | incarnation)
@@ -207,6 +208,9 @@ class SimulatedStorage:
                 one.close_clean(high_watermarks)
             except OSError as failure:
                 one.fail(failure)
+
+    def has_space(self, _key: TopicPartition) -> bool:
+        return not FULL & set(self._disk.failing.values())
 
     def doubted(self, key: TopicPartition, failure: Exception) -> Callable[[], None] | None:
         """What to do when the shell has looked at the directory, if it is at its end."""

@@ -36,6 +36,8 @@ class World(Protocol):
     """What a broker's process finds around it."""
 
     transactions: "Ways"
+    full_at: dict[BrokerId, Instant]
+    """What each broker has on the board: when it last found no room."""
 
     @property
     def now(self) -> Instant: ...

@@ -45,8 +45,8 @@ def _without_room(step: str, scene: Scene, full: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("step", ["the new file", "its first batch", "the snapshot"])
 def test_disk_full_roll(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A segment is full, and there is no room to begin the next: what comes is refused, reads go
-    on, nobody is given up, and with room again the next record has the next offset."""
+    """A segment is full, and there is no room to begin the next: what comes is refused, and another
+    leads, who has room. Nobody is given up: with room again the first one has what it missed."""
     scene = Scene(*ALL, segment_bytes="16384")
     cluster = scene.cluster
     for _ in range(7):
@@ -59,13 +59,15 @@ def test_disk_full_roll(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.until(lambda: refused.is_over)
         assert refused.code == ErrorCode.KAFKA_STORAGE_ERROR
         assert cluster.lives[A].troubles
-        assert scene.clients.fetch(A, 0).error_code == 0
-        cluster.run(2_000)
-        assert (scene.leader(), scene.isr(), scene.end(A)) == (A, set(ALL), 7)
-    assert scene.clients.wrote(A, 1, size=2_000).offset == 7
+        cluster.until(lambda: scene.the_leader() == B)
+        assert scene.clients.wrote(B, 1, size=2_000).offset == 7
+        assert scene.clients.fetch(B, 0).error_code == 0
+        cluster.run(4_000)
+        assert (scene.leader(), scene.isr(), scene.end(A)) == (B, {B, C}, 7)
+    scene.until_isr(*ALL)
     assert len(cluster.replica(A).log.segments) == 2
     scene.settle()
-    assert cluster.view().leader_epoch == epoch
+    assert cluster.view().leader_epoch == epoch + 1
     scene.clients.check_all_is_there()
 
 

@@ -102,6 +102,8 @@ TRANSACTION_READ_BYTES_MAX = MIB
 # replication
 RING_BYTES = 32 * MIB
 RING_BYTES_MIN = 2 * MIB
+ROOM_BYTES_MIN = MIB
+"""With less a disk that was full is full still."""
 
 # processes
 BROKERS_MAX = 64

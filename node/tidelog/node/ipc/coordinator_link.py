@@ -39,6 +39,7 @@ from tidelog.node.metadata.link import (
     LeaveAsked,
     Link,
     Me,
+    NoRoomTold,
     Observer,
     Received,
     Result,
@@ -51,6 +52,7 @@ from tidelog.wire.control import (
     DamagedLog,
     IsrChange,
     LogEnd,
+    NoRoom,
     encode,
 )
 from tidelog.wire.errors import ErrorCode
@@ -165,6 +167,10 @@ class CoordinatorLink:
     def tell_damage(self, logs: tuple[DamagedLog, ...]) -> None:
         """These replicas of ours are not to be counted on; told again until the image says so."""
         self._step(DamageTold(logs))
+
+    def hand_over(self, places: tuple[NoRoom, ...]) -> None:
+        """Somebody else shall lead these; told again until the image says so."""
+        self._step(NoRoomTold(places))
 
     def close(self) -> None:
         """Let go of the socket; calls under way are never answered."""

@@ -64,6 +64,7 @@ class Kind(IntEnum):
     ISR_PROPOSED = 45
     ISR_REFUSED = 46
     LOST = 47
+    NO_ROOM = 48
 
     @property
     def word(self) -> str:
@@ -127,6 +128,7 @@ FIELDS: Final[Mapping[Kind, tuple[tuple[str, Shape], ...]]] = {
     Kind.ISR_PROPOSED: (_ISR, _EPOCH),
     Kind.ISR_REFUSED: (("error", Shape.ERROR), _EPOCH),
     Kind.LOST: (_BROKER, _BROKER_EPOCH),
+    Kind.NO_ROOM: (_EPOCH, _END, ("others", Shape.BROKERS)),  # one of these is to lead instead
 }
 assert set(FIELDS) == set(Kind)
 assert max(map(len, FIELDS.values())) <= VALUES_MAX

@@ -43,6 +43,7 @@ from tidelog.wire.control import (
     Deltas,
     Failed,
     Forward,
+    HandOver,
     IsrAltered,
     IsrChange,
     Leave,
@@ -50,6 +51,7 @@ from tidelog.wire.control import (
     LogEnd,
     LogEnds,
     LogsDamaged,
+    NoRoom,
     Observe,
     ProducerIds,
     Refused,
@@ -139,6 +141,13 @@ class DamageTold(Struct, frozen=True):
     logs: tuple[DamagedLog, ...]
 
 
+class NoRoomTold(Struct, frozen=True):
+    """Partitions that this broker leads and has no room for, though others have. Whoever tells it
+    repeats it until the image says that another one leads."""
+
+    places: tuple[NoRoom, ...]
+
+
 class Tick(Struct, frozen=True):
     """The deadline came."""
 
@@ -193,7 +202,7 @@ class Finished(Struct, frozen=True):
 
 
 Asked = ForwardAsked | IdsAsked | IsrAsked | LeaveAsked
-Event = Connected | Disconnected | Received | Asked | EndsTold | DamageTold | Tick
+Event = Connected | Disconnected | Received | Asked | EndsTold | DamageTold | NoRoomTold | Tick
 Effect = Send | ImageChanged | Joined | Fenced | TurnedAway | EndsWanted | Finished
 
 
@@ -235,7 +244,7 @@ class Link:
                 return self._asked(now, event)
             case Connected() | Disconnected():
                 return self._connection(now, event)
-            case EndsTold() | DamageTold():
+            case EndsTold() | DamageTold() | NoRoomTold():
                 return self._told(event)
             case Tick():
                 return self._tick(now)
@@ -451,12 +460,14 @@ class Link:
             for partition in range(len(topic.partitions)):
                 yield topic, partition
 
-    def _told(self, event: EndsTold | DamageTold) -> list[Effect]:
+    def _told(self, event: EndsTold | DamageTold | NoRoomTold) -> list[Effect]:
         to = self._coordinator
         if to is None:
             return []  # the next one is told when it answers
         if isinstance(event, DamageTold):
             return [Send(LogsDamaged(to, event.logs))]
+        if isinstance(event, NoRoomTold):
+            return [Send(HandOver(to, event.places))]
         return [Send(LogEnds(to, event.ends))]
 
     def _membership(self, now: Instant) -> list[Effect]:

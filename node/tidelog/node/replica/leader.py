@@ -12,6 +12,7 @@ from tidelog.kernel.ids import NO_OFFSET, BrokerId, Epoch, Offset
 from tidelog.kernel.instant import Instant
 from tidelog.wire.metadata_records import PartitionView
 
+_LONG_AGO: Final = Instant(-(1 << 62))
 UNKNOWN: Final = NO_OFFSET
 """Of a follower that has not spoken in this epoch."""
 
@@ -221,6 +222,25 @@ class Leader:
         """Whether every in-sync replica holds all there is."""
         members, end = self._members, self.end
         return all(one == self._me or members[one].vouched == end for one in self.in_sync)
+
+    def is_held_by(self, broker: BrokerId) -> bool:
+        """Whether another replica holds all there is."""
+        member = self._members.get(broker)
+        return member is not None and member.vouched == self.end
+
+    def behind(self, now: Instant, patience: int) -> list[BrokerId]:
+        """Who of those in sync has not held all there is for so long."""
+        return [
+            broker
+            for broker in self.in_sync
+            if broker != self._me
+            and not self.is_held_by(broker)
+            and now - self._members[broker].caught_up > patience
+        ]
+
+    def gives_up(self, broker: BrokerId) -> None:
+        """It cannot write: it is overdue (rule 4) until it has caught up."""
+        self._members[broker].caught_up = _LONG_AGO
 
     def overdue(self, now: Instant, lag_max: int, heard: Callable[[BrokerId], Instant]) -> bool:
         """Whether some member has not kept up (rule 4)."""

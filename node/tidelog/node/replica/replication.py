@@ -5,6 +5,7 @@ Time and messages come in; messages and proposals are gathered, and taken out at
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, Partition, Uuid
@@ -17,6 +18,7 @@ from tidelog.node.replica.outbox import Address, Outbox
 from tidelog.node.replica.receiving import Note, Receiving
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.rings import Rings
+from tidelog.node.replica.room import HAS_ROOM, is_without_room
 from tidelog.node.replica.sending import Sending
 from tidelog.node.replica.throttle import Throttle
 from tidelog.node.replica.waiting import Waiting
@@ -44,7 +46,8 @@ TICK_MS: Final = 100
 LATE_MS: Final = 1_000
 """A tick so much too late says that this process stood still: then nobody else is called slow."""
 
-
+NO_ROOM_MS: Final = 500
+"""So long a follower whose disk is full may be behind and in sync."""
 _HEADS_KEPT_MAX: Final = 200
 _NOT_OURS: Final = Address(BrokerId(-1), Incarnation(-1), 0)
 """Of what is meant for an earlier life."""
@@ -68,6 +71,8 @@ class Surroundings(NamedTuple):
     on_storage_failure: Callable[[Replica, Exception], None]
     wake: Callable[[], None]
     """Called when there is something to be taken out at the end of this turn."""
+    full_at: Callable[[BrokerId], Instant] = lambda _broker: HAS_ROOM
+    """When a broker last found no room for a batch."""
     static: Mapping[str, str] = {}
     """The settings that all brokers were started with."""
 
@@ -83,6 +88,7 @@ class Replication:
         self._lag_max_ms = around.lag_max_ms
         self._note = around.note
         self._wake = around.wake
+        self._full_at = around.full_at
         # One for each end: our stream to a broker and its stream to us may have the same number.
         self._from_leaders = Outbox(around.me, around.incarnation, around.wake)
         self._from_followers = Outbox(around.me, around.incarnation, around.wake)
@@ -361,12 +367,19 @@ class Replication:
 
     def _look_for_lag(self, now: Instant) -> None:
         lag_max = ms(self._lag_max_ms())
+        is_full = cache(partial(self._is_full, now))
         for replica in list(self._lagging):
             leader = _leader(replica)
+            for one in leader.behind(now, ms(NO_ROOM_MS)):
+                if is_full(one):
+                    leader.gives_up(one)  # nobody waits longer than a moment for who cannot write
             if leader.overdue(now, lag_max, self._heard):
                 self._propose(now, replica, ())
             elif leader.is_level():
                 del self._lagging[replica]
+
+    def _is_full(self, now: Instant, broker: BrokerId) -> bool:
+        return is_without_room(now, self._full_at(broker))
 
     def _look_for_standstill(self) -> None:
         """When a high watermark moves that could not for long, people shall hear of it."""
@@ -399,9 +412,11 @@ class Replication:
 
     def _is_eligible(self, now: Instant, leader: Leader, stream: Outgoing) -> bool:
         """Rule 3, as far as the cluster knows the follower; and it must not have to go again for
-        rule 4 at once."""
+        rule 4 at once, or with the next batch, which it could not write."""
         view = self._image.brokers.get(stream.peer)
         if view is None or view.fenced or view.epoch != stream.broker_epoch:
+            return False
+        if self._is_full(now, stream.peer):
             return False
         return not leader.is_overdue(stream.peer, now, ms(self._lag_max_ms()), self._heard)
 

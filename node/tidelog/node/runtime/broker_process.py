@@ -40,6 +40,7 @@ from tidelog.node.net.listener import Listener, ListenerLimits
 from tidelog.node.replica.hosting import Hosting
 from tidelog.node.replica.log_ends import log_ends, stop_kind
 from tidelog.node.replica.replicas import Replicas
+from tidelog.node.replica.room import Room
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.aside import Aside
@@ -58,6 +59,7 @@ from tidelog.node.runtime.process import (
 )
 from tidelog.node.runtime.recorder import Recorder
 from tidelog.node.runtime.replicator import Replicator, ReplicatorParts
+from tidelog.node.runtime.room_keeper import RoomKeeper
 from tidelog.node.runtime.storage import Storage, StorageParts
 from tidelog.node.runtime.stories import Stories
 from tidelog.node.runtime.transactor import Transactor
@@ -116,20 +118,8 @@ class BrokerProcess:
         self._alarm = Alarm(loop, self._on_alarm)
         self._waiting = Waiting(self._alarm.set)
         self._replicas = Replicas()
-        self._replicator = Replicator(
-            loop,
-            launch,
-            ReplicatorParts(
-                replicas=self._replicas,
-                waiting=self._waiting,
-                settings=settings,
-                log=self._log,
-                links=self._board.links,
-                wall_ms=self._wall_ms,
-                recorder=self._recorder,
-                on_storage_failure=self._on_storage_failure,
-            ),
-        )
+        self._room = self._make_room_keeper()
+        self._replicator = self._make_replicator()
         self._open_logs()
         self._link = self._make_link(settings["broker.rack"] or None)
         self._broker = Broker(
@@ -163,6 +153,35 @@ class BrokerProcess:
         self._replicator.start(self._link)
         self._transactor.start()
         self._link.start()
+
+    def _make_replicator(self) -> Replicator:
+        parts = ReplicatorParts(
+            replicas=self._replicas,
+            waiting=self._waiting,
+            settings=self._settings.values,
+            log=self._log,
+            links=self._board.links,
+            wall_ms=self._wall_ms,
+            recorder=self._recorder,
+            on_storage_failure=self._on_storage_failure,
+            full_at=self._room.full_at,
+        )
+        return Replicator(self._loop, self._launch, parts)
+
+    def _make_room_keeper(self) -> RoomKeeper:
+        room = Room(
+            self._launch.broker_id,
+            self._replicas,
+            lambda key: self._storage.has_space(key),  # noqa: PLW0108 -- it comes later
+            self._recorder.note,
+        )
+        return RoomKeeper(
+            room,
+            self._board,
+            self._slot,
+            lambda: self._link.image,
+            lambda places: self._link.hand_over(places),  # noqa: PLW0108 -- so does this
+        )
 
     def _wall_ms(self, now: Instant) -> int:
         return self._broker.wall_ms(now)
@@ -396,6 +415,7 @@ class BrokerProcess:
         self._broker.wall_offset_ns = time.time_ns() - now
         self._slot.heartbeat(now)
         self._replicator.tick(now)
+        self._room.turn(now)
         self._ticks += 1
         self._recorder.turn()
         if self._serving:
@@ -468,6 +488,7 @@ class BrokerProcess:
     def _on_storage_failure(self, key: TopicPartition, failure: Exception) -> None:
         self._replicas.failed(key, failure)
         self._storage.doubt(key, failure)
+        self._room.failed(Instant(time.monotonic_ns()), key, failure)
         if self._storage_failures.may_say(_now_ms()):
             self._log.error("storage_failed", partition=f"{key[0]}-{key[1]}", reason=str(failure))
 

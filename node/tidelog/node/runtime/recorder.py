@@ -13,6 +13,7 @@ from typing import Final
 
 from tidelog.kernel.ids import ZERO_UUID, Incarnation, Uuid, uuid_text
 from tidelog.node.ipc.events import Event, EventRing, Happening, Kind, Value, fields_of
+from tidelog.node.replica.replicas import Replica
 from tidelog.node.runtime.process import EventLog
 
 LINES_PER_TURN: Final = 128
@@ -41,6 +42,10 @@ class Recorder:
     def record(self, kind: Kind, topic: Uuid, partition: int, *values: Value) -> None:
         """Of a partition. `values` are the kind's fields, in their order."""
         self.happened(Happening(kind, topic, partition, values))
+
+    def note(self, kind: Kind, replica: Replica, values: tuple[Value, ...]) -> None:
+        """As the machines tell it."""
+        self.record(kind, replica.topic_id, replica.partition, *values)
 
     def record_broker(self, kind: Kind, *values: Value) -> None:
         """Of a broker as a whole."""

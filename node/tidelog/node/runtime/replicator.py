@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog.kernel.ids import Offset, TopicPartition
+from tidelog.kernel.ids import BrokerId, Offset, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.launch import BrokerLaunch
 from tidelog.node.ipc.coordinator_link import CoordinatorLink
-from tidelog.node.ipc.events import Kind, Value
 from tidelog.node.ipc.layout import Links
 from tidelog.node.ipc.pipelines import Pipelines
 from tidelog.node.ipc.ring_memory import SharedRings
 from tidelog.node.metadata.image import MetadataImage
-from tidelog.node.replica.replicas import Replica, Replicas
+from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.replication import Replication, Surroundings
 from tidelog.node.replica.waiting import Waiting
 from tidelog.node.runtime.process import EventLog
@@ -42,6 +41,8 @@ class ReplicatorParts:
     wall_ms: Callable[[Instant], int]
     recorder: Recorder
     on_storage_failure: Callable[[TopicPartition, Exception], None]
+    full_at: Callable[[BrokerId], Instant]
+    """When another broker last found no room."""
 
 
 class Replicator:
@@ -74,9 +75,10 @@ class Replicator:
                 ),
                 wall_ms=parts.wall_ms,
                 lag_max_ms=lambda: int(parts.settings["replica.lag.time.max.ms"]),
-                note=self._on_note,
+                note=parts.recorder.note,
                 on_storage_failure=lambda one, error: parts.on_storage_failure(one.key, error),
                 wake=self._wake,
+                full_at=parts.full_at,
                 static=launch.settings,
             )
         )
@@ -166,9 +168,6 @@ class Replicator:
 
     def _on_no_room(self, sentence: str) -> None:
         self._log.warning("no_ring", reason=sentence)
-
-    def _on_note(self, kind: Kind, replica: Replica, values: tuple[Value, ...]) -> None:
-        self._recorder.record(kind, replica.topic_id, replica.partition, *values)
 
 
 def _now() -> Instant:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from tidelog.kernel.failures import FailedSyncError
 from tidelog.kernel.ids import ZERO_UUID, TopicPartition, Uuid, uuid_text
 from tidelog.kernel.instant import Instant
+from tidelog.kernel.limits import ROOM_BYTES_MIN
 from tidelog.node.api.broker import Space, Volume
 from tidelog.node.log.directories import FULL, LogDirectories
 from tidelog.node.log.directory import LogDirectory
@@ -225,6 +226,16 @@ class Storage:
         return reduce(Kept.plus, (kept.cache.done for kept in self._kept.values()), Kept())
 
     # -- what handlers ask
+
+    def has_space(self, key: TopicPartition) -> bool:
+        """Whether the disk that a log lies on says that there is some."""
+        directory = self.logs.directory_of(key)
+        if directory is None or directory.failure is not None:
+            return True  # nothing is written there any more
+        try:
+            return self._kept[directory].space().usable_bytes >= ROOM_BYTES_MIN
+        except OSError:
+            return False  # it will show at the next append
 
     def volumes(self) -> list[Volume]:
         return list(self._kept.values())
