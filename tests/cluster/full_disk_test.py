@@ -72,24 +72,24 @@ def test_a_follower_without_room_holds_nobody_up_and_comes_back(tmp_path: Path) 
         assert stage.read() == [*TEN, large, *TEN]
 
 
-def test_a_leader_without_room_refuses_and_loses_nothing(tmp_path: Path) -> None:
-    """The producer waits until there is room, and other leaders go on without this replica."""
+def test_a_leader_without_room_hands_over_and_loses_nothing(tmp_path: Path) -> None:
+    """The producer goes on with the next leader; with room again the first one comes back."""
     with staged_with_small_disk(tmp_path, A) as (stage, disk):
         sent_to_other = serves_another(stage)
         sent_to_other()
         stage.sent(*TEN)
+        pid = stage.pid(A)
         filler = fill(disk)
         refused = stage.code(A, batch_of(bytes(100_000)))
         assert refused == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-        assert stage.read() == TEN
         large = bytes(100_000)
-        waits = stage.sending(large)
+        assert stage.sent(large) == [10]
+        assert stage.until_led(B) == B
+        assert stage.read() == [*TEN, large]
         sent_to_other()
-        assert waits.offset is None
-        assert waits.error is None
+        assert A not in stage.view().isr
         filler.unlink()
-        assert stage.until_said(waits) == [10]
         sent_to_other()
         stage.until_isr(A, B, C)
-        assert stage.until_equal() == stage.seen() == "0-10:0"
-        assert stage.read() == [*TEN, large]
+        assert stage.until_equal() == stage.seen() == "0-9:0 10-10:1"
+        assert (stage.pid(A), stage.view().leader_epoch) == (pid, 1)

@@ -125,9 +125,10 @@ def test_a_leader_that_cannot_read_is_not_caught_up_from(stage: Stage) -> None:
 
 
 def test_disk_full_roll(stage: Stage) -> None:
-    """And at a write, and at a checkpoint: who leads refuses and goes on leading, reads go on, the
-    producer waits, and with room again all is there, in order. At a flush it is an error."""
+    """And at a write, and at a checkpoint: a leader without room hands over at once to one that has
+    some, the producer goes on, and with room again all is there, in order. Nobody is restarted."""
     kept: list[bytes] = []
+    pids = [stage.pid(one) for one in (A, B, C)]
 
     def write(count: int) -> None:
         for _ in range(count):
@@ -135,27 +136,58 @@ def test_disk_full_roll(stage: Stage) -> None:
             stage.sent(kept[-1])
 
     write(2)
-    for point in ("roll", "write"):
-        sick(stage, "full-disk", A, "--at", point, "--partition", "t:0")
+    for epoch, point in enumerate(("roll", "write")):
+        full = stage.until_led()
+        sick(stage, "full-disk", full, "--at", point)
         filling = [b"full %d " % number * 280 for number in range(7)]
-        waits = [stage.sending(value) for value in filling]
-        until(lambda: struck(stage) > 0, f"full at {point}")
-        assert stage.code(A, batch_of(bytes(16_000))) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-        assert stage.read()[: len(kept)] == kept
-        assert stage.view().leader == A
-        assert waits[-1].offset is None
-        heal(stage)
-        stage.until_said(*waits)
+        stage.sent(*filling)
         kept += filling
-    sick(stage, "full-disk", A, "--at", "checkpoint")
+        view = stage.view()
+        assert struck(stage) > 0
+        assert (view.leader_epoch, set(view.isr)) == (epoch + 1, {A, B, C} - {full})
+        assert stage.events("no_room", process=f"broker-{full}", leader_epoch=epoch)
+        assert stage.read() == kept
+        heal(stage)
+        stage.until_isr(A, B, C)
+        stage.until_equal()
+    assert [stage.pid(one) for one in (A, B, C)] == pids
+    assert not stage.events("started_anew")
+    assert [stage.cuts(one) for one in (A, B, C)] == [[], [], []]
+    full = stage.until_led()
+    sick(stage, "full-disk", full, "--at", "checkpoint")
     write(8)
     until(lambda: struck(stage) > 0, "full at a checkpoint")
     until(lambda: "disk_full" in stage.cluster.logs(), "which is told")
-    stage.die(stage.pid(A))
-    assert stage.until_led(B, C) in {B, C}
+    stage.die(stage.pid(full))
+    assert stage.until_led(*{A, B, C} - {full}) != full
     heal(stage)
-    stage.start(A)
+    stage.start(full)
     is_well(stage, kept)
+
+
+def test_where_no_disk_has_room_somebody_leads_on(stage: Stage) -> None:
+    """Reads go on and records are refused; each gives up its leadership once at most."""
+    stage.sent(b"before")
+    pids = [stage.pid(one) for one in (A, B, C)]
+    for one in (A, B, C):
+        sick(stage, "full-disk", one, "--at", "write")
+    waits = stage.sending(b"waits")
+    until(lambda: stage.view().leader_epoch == 2, "each has tried")
+    stage.until_isr(A, B, C)
+    leader = stage.until_led()
+    for _ in range(50):
+        assert stage.code(leader, batch_of(b"refused"), acks=1) == (
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            -1,
+        )
+    assert (waits.offset, waits.error) == (None, None)
+    assert stage.read() == [b"before"]
+    view = stage.view()
+    assert (view.leader, view.leader_epoch) == (leader, 2)
+    heal(stage)
+    assert stage.until_said(waits) == [1]
+    is_well(stage, [b"before", b"waits"])
+    assert [stage.pid(one) for one in (A, B, C)] == pids
 
 
 def test_a_disk_that_is_full_at_a_flush_has_lost_what_it_took(stage: Stage) -> None:
