@@ -273,9 +273,10 @@ def io_error(target: Target, *, on: tuple[str, ...], as_json: bool, **asked: Any
 def full_disk(target: Target, *, at: tuple[str, ...], as_json: bool, **asked: Any) -> None:  # noqa: ANN401 -- click's
     """Have a broker find its disk full, though it is not.
 
-    Records are refused until there is room, reads go on, and checkpoints are tried again. A disk
-    that says so only at a flush has lost what it took: the log directory is at its end, as with an
-    error. Nobody else on the machine notices, and no room is taken.
+    What it leads goes to in-sync replicas that have room; where none has, records are refused
+    until there is room, and reads go on. Checkpoints are tried again. A disk that says so only at a
+    flush has lost what it took: the log directory is at its end, as with an error. Nobody else on
+    the machine notices, and no room is taken.
     """
     operations = _operations(at or ("write", "roll", "checkpoint"), ROOM)
     fault = fault_of(Ailment.FULL_DISK, operations, error=errno.ENOSPC)
