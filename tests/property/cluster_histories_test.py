@@ -61,11 +61,13 @@ def test_a_power_loss_takes_no_more_than_the_flush_policy_says(part: int, *, nig
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_whatever_disks_do_as_well_nothing_committed_is_lost(part: int, *, nightly: bool) -> None:
-    """They are full, slow or failing now and then, under `os` and under `commit`."""
+    """They are full, slow or failing now and then, under `os` and under `commit`; who leads and has
+    no room hands over."""
     histories, first = SICK_HISTORIES, 0
     if nightly:
         histories, first = HISTORIES_NIGHTLY, Random().randrange(1 << 40)
     fell_ill = Counter[tuple[str, int]]()
+    handed_over = 0
     for seed in range(first + part, first + histories, PARTS):
         try:
             history = SickHistory(seed)
@@ -73,7 +75,9 @@ def test_whatever_disks_do_as_well_nothing_committed_is_lost(part: int, *, night
         except Exception as failure:
             raise AssertionError(f"SickHistory({seed}).run()") from failure
         fell_ill.update(history.fell_ill)
+        handed_over += sum(kind == "no_room" for _, kind, _, _ in history.cluster.notes)
     assert fell_ill.keys() == set(ILLS)
+    assert handed_over
 
 
 def test_a_sick_history_that_failed_once_is_well() -> None:
