@@ -196,6 +196,7 @@ def test_that_a_disk_says_there_is_space_counts_after_a_while() -> None:
     bench.fail(0)
     bench.fail(5_000)
     assert bench.turn(LASTS_MS + 4_999)
+    assert bench.asked(LASTS_MS + 4_999) == [(B, C)]
     assert not bench.turn(LASTS_MS + 5_000)
 
 
