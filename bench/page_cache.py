@@ -24,7 +24,7 @@ from log_filling import batch_of
 from measuring import MB, Arguments, Figures, Meter, middle, percentile, repeat, report, versions
 from raw_client import FETCH_VERSION, RawClient, fetch_request
 from tidelog.kernel.limits import MIB
-from tidelog.node.runtime.page_cache import look
+from tidelog.node.runtime.page_cache import evict, look
 from tidelog.tools.disk_look import Wanted
 from tidelog.tools.disk_look import look as look_at_disk
 from tidelog.tools.log_files.data_folder import open_folder
@@ -92,7 +92,7 @@ class _Bench:
         for path in self.files(topic):
             fd = os.open(path, os.O_RDONLY)
             os.fdatasync(fd)
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            evict(fd, 0, 0)
             os.close(fd)
 
     def flushes(self, topic: str) -> dict[float, float]:

@@ -14,6 +14,7 @@ from harness.cluster import until
 from harness.stage import Stage, staged
 from harness.traced import need_strace
 from tidelog.kernel.ids import Partition
+from tidelog.node.runtime.page_cache import evict
 from tidelog.tools.output import VIOLATION
 from tidelog.wire.checkpoints import RECOVERY_POINTS, decode_offsets, encode_offsets
 
@@ -31,7 +32,7 @@ def turn_a_byte(stage: Stage, broker: int, value: bytes) -> None:
         file.seek(at)
         file.write(bytes([value[0] ^ 1]))
         os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        evict(file.fileno(), 0, 0)
 
 
 def is_well(stage: Stage, *values: bytes) -> None:

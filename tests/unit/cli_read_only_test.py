@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from harness.need import need_that
-from tidelog.node.runtime.page_cache import resident
+from tidelog.node.runtime.page_cache import evict, resident
 from tidelog.tools.log_files.read_only import ReadOnlyDirectory
 
 PAGE = 4096
@@ -25,7 +25,7 @@ def made(folder: Path) -> Path:
 def forget(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        evict(file.fileno(), 0, 0)
 
 
 def in_memory(path: Path) -> int:

@@ -15,7 +15,7 @@ from harness.real_pages import need_disk, pages
 from tidelog.kernel.limits import MIB
 from tidelog.node.log.segment import Segment
 from tidelog.node.runtime import page_cache
-from tidelog.node.runtime.page_cache import all_cached
+from tidelog.node.runtime.page_cache import all_cached, evict
 from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import k00_produce, k01_fetch
 from tidelog.wire.records import check_crc, iterate_batches
@@ -47,7 +47,7 @@ def forget(segment: Segment) -> None:
     """The file is on the disk alone."""
     descriptor = os.open(segment.place, os.O_RDONLY)
     os.fdatasync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    evict(descriptor, 0, 0)
     os.close(descriptor)
     assert pages(segment.place).cached == 0
 

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tidelog.node.runtime.page_cache import (
     TRIGGERS,
     Cached,
     cached,
+    evict,
     forget,
     kernel_view,
     look,
@@ -52,7 +54,7 @@ def test_what_is_written_is_dirty_until_it_is_synced(written: int) -> None:
 
 def test_what_is_dropped_is_not_cached(written: int) -> None:
     os.fdatasync(written)
-    os.posix_fadvise(written, 0, 0, os.POSIX_FADV_DONTNEED)
+    evict(written, 0, 0)
     found = cached(written, SIZE)
     assert found is not None
     assert found.cached == 0
@@ -112,7 +114,7 @@ def test_an_old_kernel_says_what_is_cached_and_not_what_is_dirty(
     monkeypatch.setattr(page_cache, "_CACHESTAT", 1_000_000)
     assert cached(written, SIZE) == Cached(SIZE, None)
     os.fdatasync(written)
-    os.posix_fadvise(written, 0, 0, os.POSIX_FADV_DONTNEED)
+    evict(written, 0, 0)
     assert cached(written, SIZE) == Cached(0, None)
 
 
@@ -141,3 +143,37 @@ def test_a_machine_that_tells_nothing_is_no_failure(
     monkeypatch.setattr(page_cache, "_MEMINFO", tmp_path / "meminfo")
     found = kernel_view()
     assert (dict(found.triggers), found.dirty, found.writeback) == ({}, None, None)
+
+
+def test_what_the_kernel_is_busy_with_is_asked_for_again(
+    written: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_cachestat(written)
+    os.fdatasync(written)
+    asked: list[int] = []
+    advise = os.posix_fadvise
+
+    def is_busy_twice(descriptor: int, start: int, size: int, advice: int) -> None:
+        asked.append(advice)
+        if len(asked) > 2:
+            advise(descriptor, start, size, advice)
+
+    monkeypatch.setattr(os, "posix_fadvise", is_busy_twice)
+    assert evict(written, mmap.PAGESIZE, 3 * mmap.PAGESIZE)
+    assert len(asked) >= 3
+    found = cached(written, SIZE)
+    assert found is not None
+    assert found.cached == SIZE - 3 * mmap.PAGESIZE
+    assert evict(written, 0, 0)
+    assert resident(written, SIZE) == 0
+
+
+def test_what_has_no_disk_cannot_be_evicted() -> None:
+    """Nothing is lost by it, and nobody waits for ever."""
+    memory = Path("/dev/shm")  # noqa: S108 -- a file system without a disk is wanted
+    need_that("a file system in memory", works=memory.is_dir(), why="is not at /dev/shm")
+    with tempfile.TemporaryFile(dir=memory) as file:
+        file.write(bytes(SIZE))
+        file.flush()
+        assert not evict(file.fileno(), 0, 0)
+        assert resident(file.fileno(), SIZE) == SIZE

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import mmap
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 _CACHESTAT: Final = 451
+_EVICTION_WAITS_S: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 """The same number on all machines."""
 _NO_SUCH_CALL: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})
 _NOT_OF_SUCH_FILES: Final = _NO_SUCH_CALL | {errno.EINVAL, errno.ESPIPE}
@@ -141,6 +143,26 @@ def forget(descriptor: int, start: int, size: int) -> bool:
         return False
     os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_DONTNEED)
     return True
+
+
+def evict(descriptor: int, start: int, size: int) -> bool:
+    """Have these bytes leave memory, once they are on the disk, so that whoever reads them next reads
+    the disk. Asked once, the kernel keeps a page that it is busy with, and says nothing: on a busy
+    machine one of some 500. False where it keeps some for good, as a file system without a disk."""
+    for wait_s in _EVICTION_WAITS_S:
+        os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_DONTNEED)
+        if not _pages_in_memory(descriptor, start, size):
+            return True
+        time.sleep(wait_s)
+    return False
+
+
+def _pages_in_memory(descriptor: int, start: int, size: int) -> int:
+    counts, end = _Counts(), os.fstat(descriptor).st_size
+    span = size or max(0, end - start)
+    if not _C.syscall(_CACHESTAT, descriptor, _Range(start, span), counts, 0):
+        return int(counts[0])
+    return resident(descriptor, end) or 0 if end else 0
 
 
 def resident(descriptor: int, size: int) -> int | None:

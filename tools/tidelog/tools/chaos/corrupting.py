@@ -11,6 +11,7 @@ from msgspec import Struct
 from tidelog.kernel.files import File
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS
 from tidelog.node.log.marks import MARK_NAME
+from tidelog.node.runtime.page_cache import evict
 from tidelog.tools.chaos.damage import Damage, How, NoDamageError, Within, draw_damage
 from tidelog.tools.log_files.kinds import base_of
 from tidelog.tools.log_files.read_only import ReadOnlyDirectory
@@ -194,4 +195,4 @@ def make_damage(spot: Spot) -> None:
         else:
             os.pwrite(file.fileno(), damage.new, damage.position)
         os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        evict(file.fileno(), 0, 0)

@@ -9,6 +9,7 @@ import os
 from typing import NoReturn
 
 from tidelog.node.runtime.disk import LOCK_NAME, DiskDirectory, DiskFile, OpenFiles, read_into
+from tidelog.node.runtime.page_cache import evict
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _OPEN_FILES_MAX = 64
@@ -43,7 +44,7 @@ class ReadOnlyFile(DiskFile):
         if position + filled > start:
             page = start // PAGE_BYTES * PAGE_BYTES
             end = -(-(position + filled) // PAGE_BYTES) * PAGE_BYTES
-            os.posix_fadvise(fd, page, end - page, os.POSIX_FADV_DONTNEED)
+            evict(fd, page, end - page)
         return filled
 
     def truncate(self, size: int) -> None:
