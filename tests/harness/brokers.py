@@ -96,8 +96,10 @@ def _bytes_of(piece: object) -> bytes | None:
     if isinstance(piece, FileSlice):
         file, position, size = piece.file, piece.position, piece.size
         try:
-            if not piece.is_trusted and not piece.found(first_bad(file, position, size)):
-                return None
+            if not piece.is_trusted:
+                bad = first_bad(file, position, size, piece.course())
+                if not piece.found(bad):
+                    return None
             return bytes(file.read(position, size))
         except OSError:
             return None

@@ -8,6 +8,8 @@ from tidelog.kernel.files import File
 from tidelog.kernel.ids import Partition, TopicPartition, Uuid
 from tidelog.kernel.instant import Instant
 from tidelog.node.log.cache_rules import KERNEL
+from tidelog.node.log.epochs import EpochCache
+from tidelog.node.log.scan import Course
 
 if TYPE_CHECKING:
     from tidelog.node.log.log import Log
@@ -47,6 +49,10 @@ class Trust(Protocol):
     """What is known of the bytes of a file. What this process wrote or checked is as it was while
     it stays in memory; what comes from the disk may have rotted there."""
 
+    @property
+    def cuts(self) -> int:
+        """How often the end of the file was cut off."""
+
     def trusts(self, start: int, stop: int) -> bool: ...
 
     def checked(self, start: int, stop: int) -> None:
@@ -58,13 +64,33 @@ class Trust(Protocol):
     def found_bad(self, position: int) -> None:
         """The batch there is bad."""
 
+    def course(self, start: int, epochs: EpochCache) -> Course:
+        """What else must be so of the batches from there on."""
+
 
 class FileSlice:
     """Batches as they lie in a file; the shell sends them, read once only where they need it."""
 
-    __slots__ = ("_is_checked", "_trust", "cache", "file", "on_bad", "position", "size")
+    __slots__ = (
+        "_course",
+        "_epochs",
+        "_is_checked",
+        "_trust",
+        "cache",
+        "file",
+        "on_bad",
+        "position",
+        "size",
+    )
 
-    def __init__(self, file: File, position: int, size: int, trust: "Trust | None" = None) -> None:
+    def __init__(
+        self,
+        file: File,
+        position: int,
+        size: int,
+        trust: "Trust | None" = None,
+        epochs: EpochCache | None = None,
+    ) -> None:
         assert size > 0
         self.file = file
         self.position = position
@@ -74,6 +100,8 @@ class FileSlice:
         self.cache = KERNEL
         """How it is to be read."""
         self._trust = trust
+        self._epochs = epochs
+        self._course: Course | None = None
         self._is_checked = trust is None
 
     @property
@@ -97,6 +125,12 @@ class FileSlice:
             self._is_checked = False
             self._trust.doubted()
 
+    def course(self) -> Course | None:
+        """What a check holds it against, beside checksums; None where nobody knows."""
+        if self._trust is not None and self._epochs is not None:
+            self._course = self._trust.course(self.position, self._epochs)
+        return self._course
+
     def found(self, bad: int | None) -> bool:
         """What a check found: where the first bad batch begins. Whether it may be sent."""
         self._is_checked = True
@@ -105,6 +139,8 @@ class FileSlice:
         if bad is None:
             self._trust.checked(self.position, self.position + self.size)
             return True
+        if self._course is not None and self._trust.cuts != self._course.cuts:
+            return False  # what was read stands there no more: no word on the disk
         self._trust.found_bad(bad)
         reason = "a batch that a client asked for is bad"
         self.on_bad(CorruptError(file=self.file.name, position=bad, reason=reason))

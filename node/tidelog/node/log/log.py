@@ -335,7 +335,7 @@ class Log:
             start = segment.locate(offset)
             stop = segment.locate(limit)
             if stop > start:
-                return slice_of(segment, start, stop, max_bytes, min_one=min_one)
+                return slice_of(segment, start, stop, max_bytes, self._epochs, min_one=min_one)
             segment = segments.after(segment)  # compaction left nothing behind that offset
         return None
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.contracts import FileSlice
+from tidelog.node.log.epochs import EpochCache
 from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import SegmentList
 from tidelog.wire.errors import Rejected, WireError
@@ -98,7 +99,7 @@ def _first_record(
 
 
 def slice_of(
-    segment: Segment, start: int, stop: int, max_bytes: int, *, min_one: bool
+    segment: Segment, start: int, stop: int, max_bytes: int, epochs: EpochCache, *, min_one: bool
 ) -> FileSlice | None:
     """The bytes from `start` to `stop`, less where that is too much, at a batch's end if known.
 
@@ -116,4 +117,4 @@ def slice_of(
             if cut - start > max_bytes and not min_one:
                 return None
         stop = min(cut, stop)
-    return FileSlice(segment.file, start, stop - start, segment)
+    return FileSlice(segment.file, start, stop - start, segment, epochs)

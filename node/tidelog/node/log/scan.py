@@ -1,8 +1,10 @@
 """Walk the batches of a segment file and say where, and why, the walk ended."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Protocol
+from operator import itemgetter
+from typing import NamedTuple, Protocol
 
 from tidelog.kernel.files import File
 from tidelog.kernel.limits import MIB, RECOVERY_CHUNK_BYTES
@@ -35,6 +37,8 @@ class Scan:
         self.reason: str | None = None
         self.check_crc = True
         self.gaps_allowed = False
+        self.is_out_of_order = False
+        """Whether it stopped where a batch does not follow the one before."""
         self.epoch = -1
         """The leader epoch of the last batch; it never goes back."""
         self._file = file
@@ -81,7 +85,9 @@ class Scan:
             return "the header makes no sense"
         if self.position + size > self._end:
             return "the batch is cut short"
-        return self._what_does_not_follow(header) or (
+        out_of_order = self._what_does_not_follow(header)
+        self.is_out_of_order = out_of_order is not None
+        return out_of_order or (
             "wrong checksum" if self.check_crc and self._crc(size) != header.crc else None
         )
 
@@ -135,15 +141,75 @@ class Scan:
         return rest >= 61
 
 
-def first_bad(file: Readable, position: int, size: int) -> int | None:
+class Course(NamedTuple):
+    """What memory has of a range of batches beside what their checksums bear: these leave offsets
+    and leader epochs out."""
+
+    since: int
+    """A batch begins here, at or before the range: the range's first one must follow it."""
+    size: int
+    """So long the segment is,"""
+    end: int
+    """and there it ends: an offset."""
+    epochs: tuple[tuple[int, int], ...]
+    """Leader epochs, each with where it begins."""
+    cuts: int
+    """How often the segment was cut: after one more, what is read may be something else."""
+    bad_at: int | None
+    """Where a batch is known to be bad: nothing before it or behind it need fit to that one."""
+
+    def agrees(self, header: BatchHeader) -> bool:
+        """Of the first epoch that is known, and may have been set back, older ones are believed."""
+        at = bisect_right(self.epochs, header.last_offset, key=itemgetter(1)) - 1
+        epoch = header.partition_leader_epoch
+        if at <= 0:
+            return not self.epochs or epoch <= self.epochs[0][0]
+        return epoch == self.epochs[at][0]
+
+
+def first_bad(file: Readable, position: int, size: int, course: Course | None = None) -> int | None:
     """Where the first bad one of these whole batches begins. None where all are good, and where the
-    file was cut meanwhile: then nothing of them is sent either."""
+    file was cut meanwhile: then nothing of them is sent either.
+
+    Where one does not follow the one before, either may be the bad one: both are held to be.
+    """
     end = position + size
-    scan = Scan(file, position=position, end=end, next_offset=0)
+    scan = Scan(file, position=position, end=end, next_offset=_offset_at(file, position, course))
     scan.gaps_allowed = True
-    for _ in scan:
+    last = position
+    for at, _, header in scan:
+        if course is not None and not course.agrees(header):
+            return at
+        last = at
+    if scan.reason is not None:
+        if file.size < end:
+            return None
+        return last if scan.is_out_of_order else scan.position
+    if course is None or is_followed(file, scan.position, scan.next_offset, course):
+        return None
+    return last
+
+
+def _offset_at(file: Readable, position: int, course: Course | None) -> int:
+    """What begins there has no lower offset, by the headers before it."""
+    if course is None or course.since == position:
+        return 0
+    before = Scan(file, position=course.since, end=position, next_offset=0).headers_only()
+    for _ in before:
         pass
-    return None if scan.reason is None or file.size < end else scan.position
+    return before.next_offset
+
+
+def is_followed(file: Readable, position: int, next_offset: int, course: Course) -> bool:
+    """Whether what stands there can stand behind what ends before that offset."""
+    if position >= course.size:
+        return next_offset <= course.end
+    if position == course.bad_at:
+        return True
+    head = memoryview(bytearray(HEADER.size))
+    if file.read_into(position, head) < HEADER.size:
+        return True  # it was cut meanwhile
+    return new_header(HEADER.unpack_from(head)).base_offset >= next_offset
 
 
 def valid_batch_follows(file: File, *, position: int, end: int, offset: int) -> bool:

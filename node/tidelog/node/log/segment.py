@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory, File, Held, Syncable
+from tidelog.node.log.epochs import EpochCache
 from tidelog.node.log.index import OffsetIndex, TimeIndex
-from tidelog.node.log.scan import Scan
+from tidelog.node.log.scan import Course, Scan
 from tidelog.node.log.txn_index import TxnIndex
 from tidelog.wire.log_files import (
     LOG_SUFFIX,
@@ -47,6 +48,7 @@ class Segment:
         "aborted",
         "bad_at",
         "base",
+        "cuts",
         "end",
         "first_timestamp",
         "max_timestamp",
@@ -85,6 +87,8 @@ class Segment:
         self._recent_from = base
         self._recent_lasts: list[int] = []
         self._recent_positions: list[int] = []
+        self.cuts = 0
+        """How often its end was cut off in this life."""
         self.bad_at: int | None = None
         """Where a batch is known to be bad."""
         self._trusted_to, self._trusted_from = 0, size
@@ -158,6 +162,7 @@ class Segment:
     def truncate(self, position: int, end: int, interval: int) -> None:
         """Cut the file where a batch begins and forget that batch and those behind it."""
         self.load_indexes()
+        self.cuts += 1
         self.file.truncate(position)
         self._trusted_from = min(self._trusted_from, position)
         self._trusted_to = min(self._trusted_to, position)
@@ -202,6 +207,13 @@ class Segment:
 
     def found_bad(self, position: int) -> None:
         self.bad_at = position
+
+    def course(self, start: int, epochs: EpochCache) -> Course:
+        since = self.batch_start_at_or_below(start - 1) if start else 0
+        if self.bad_at is not None and since <= self.bad_at < start:
+            since = start
+        rows = tuple(epochs.entries())
+        return Course(since, self.size, self.end, rows, self.cuts, self.bad_at)
 
     def locate(self, offset: int) -> int:
         """Where the batch begins that holds the offset, or the next one if none does."""

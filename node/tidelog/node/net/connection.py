@@ -329,7 +329,7 @@ class Connection:
             self._warming = True
             self._write_when_possible(wanted=False)
             done = partial(self._on_checked, piece)
-            cold_reads.check(fd, piece.position, size, done, piece.cache)
+            cold_reads.check(fd, piece.position, size, done, piece.cache, piece.course())
             return -1
         sent = send_range(self._sock, fd, position, left, piece.cache.read)
         if sent == 0:

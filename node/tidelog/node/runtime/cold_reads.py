@@ -13,7 +13,7 @@ from typing import Final
 
 from tidelog.node.ipc.fault_layout import Operation
 from tidelog.node.log.cache_rules import KERNEL, RANDOM, SEQUENTIAL, CacheRules
-from tidelog.node.log.scan import first_bad
+from tidelog.node.log.scan import Course, first_bad
 from tidelog.node.runtime.disk import read_into
 from tidelog.node.runtime.healthy import Healthy
 from tidelog.node.runtime.page_cache import all_cached
@@ -62,15 +62,18 @@ class ColdReads:
         size: int,
         done: Callable[[int | None], None],
         rules: CacheRules = KERNEL,
+        course: Course | None = None,
     ) -> None:
         """Read whole batches into the cache, then call `done` on the loop: where the first bad one
-        begins, or None. The rules say what the kernel is told of it."""
+        begins, or None. The rules say what the kernel is told of it, the course what must be so."""
         self.warmed += 1
         # The file may be closed while the thread reads (the number of open files is bounded).
         own = os.dup(fd)
         file = _OpenFile(own, self._faults)
-        future = self._loop.run_in_executor(None, _read_through, file, position, size, rules)
-        future.add_done_callback(lambda read: done(read.result()))
+        future = self._loop.run_in_executor(
+            None, _read_through, file, position, size, rules, course
+        )
+        future.add_done_callback(lambda bad: done(bad.result()))
 
     def drop(self, fd: int, position: int, size: int) -> None:
         """These pages were read for one consumer, who has them: they need not stay."""
@@ -101,11 +104,13 @@ class _OpenFile:
         os.close(self._fd)
 
 
-def _read_through(file: _OpenFile, position: int, size: int, rules: CacheRules) -> int | None:
+def _read_through(
+    file: _OpenFile, position: int, size: int, rules: CacheRules, course: Course | None
+) -> int | None:
     try:
         # Told each time: the descriptor may be another one by now, and the rules others.
         file.advise(0, 0, _ADVICE.get(rules.ahead, os.POSIX_FADV_NORMAL))
-        return first_bad(file, position, size)
+        return first_bad(file, position, size, course)
     except OSError as error:
         # What the disk cannot read is as bad as what it reads wrong.
         return position if error.errno == errno.EIO else None

@@ -146,9 +146,11 @@ def forget(descriptor: int, start: int, size: int) -> bool:
 
 
 def evict(descriptor: int, start: int, size: int) -> bool:
-    """Have these bytes leave memory, once they are on the disk, so that whoever reads them next reads
-    the disk. Asked once, the kernel keeps a page that it is busy with, and says nothing: on a busy
-    machine one of some 500. False where it keeps some for good, as a file system without a disk."""
+    """Have these bytes leave memory, once they are on the disk: who reads them next reads the disk.
+
+    Asked once, the kernel keeps a page that it is busy with, and says nothing: on a busy machine
+    one of some 500. False where it keeps some for good, as a file system without a disk does.
+    """
     for wait_s in _EVICTION_WAITS_S:
         os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_DONTNEED)
         if not _pages_in_memory(descriptor, start, size):
