@@ -4,6 +4,8 @@ broker sends unread what it wrote itself and what has stayed there since."""
 import os
 from pathlib import Path
 
+import pytest
+
 from harness.need import need_that
 from tidelog.node.runtime.page_cache import evict, resident
 from tidelog.tools.log_files.read_only import ReadOnlyDirectory
@@ -59,3 +61,15 @@ def test_what_was_in_memory_stays_there(tmp_path: Path) -> None:
     assert file.read_into(0, memoryview(bytearray(20 * PAGE))) == 20 * PAGE
     file.close()
     assert in_memory(path) == 8
+
+
+def test_what_the_disk_was_quick_to_give_is_forgotten_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that must not wait may find what it has just had the kernel bring."""
+    path = made(tmp_path)
+    monkeypatch.setattr(os, "RWF_NOWAIT", 0)
+    file = ReadOnlyDirectory(str(tmp_path)).open("file")
+    assert file.read_into(0, memoryview(bytearray(5 * PAGE))) == 5 * PAGE
+    file.close()
+    assert in_memory(path) == 0

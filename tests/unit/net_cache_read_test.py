@@ -89,6 +89,23 @@ def advice_told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return told
 
 
+@pytest.mark.parametrize("size", [100, BATCH, 3 * BATCH])
+@pytest.mark.parametrize("between", [True, False])
+def test_a_disk_that_is_quicker_than_the_processor_is_a_disk(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch, size: int, *, between: bool
+) -> None:
+    """A read that must not wait has the kernel bring the page, and finds it there already: who
+    asked by such a read alone sent it unchecked."""
+    segment = filled(connected)
+    forget(segment)
+    monkeypatch.setattr(os, "preadv", lambda *_of: 1)
+    with Path(segment.place).open("rb") as file:
+        cold_reads = connected.parts.cold_reads
+        assert not cold_reads.is_cached(file.fileno(), 0, size, between=between)
+        file.read(3 * BATCH)
+        assert cold_reads.is_cached(file.fileno(), 0, size, between=between)
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("cold", [False, True])
 def test_each_way_gives_the_same_bytes(connected: Connected, way: str, *, cold: bool) -> None:

@@ -15,6 +15,7 @@ from tidelog.node.runtime.page_cache import (
     TRIGGERS,
     Cached,
     cached,
+    cached_from,
     evict,
     forget,
     kernel_view,
@@ -177,3 +178,15 @@ def test_what_has_no_disk_cannot_be_evicted() -> None:
         file.flush()
         assert not evict(file.fileno(), 0, 0)
         assert resident(file.fileno(), SIZE) == SIZE
+
+
+def test_the_first_bytes_that_are_in_memory_are_counted(written: int) -> None:
+    need_cachestat(written)
+    os.fdatasync(written)
+    page = mmap.PAGESIZE
+    for missing in (0, 1, 7, PAGES - 1):
+        os.pread(written, SIZE, 0)
+        assert cached_from(written, 0, SIZE) == SIZE
+        assert evict(written, missing * page, page)
+        assert cached_from(written, 0, SIZE) == missing * page
+        assert cached_from(written, 100, SIZE - 100) == max(0, missing * page - 100)

@@ -19,8 +19,6 @@ from tidelog.node.runtime.healthy import Healthy
 from tidelog.node.runtime.page_cache import all_cached
 
 _PROBE: Final = bytearray(1)
-_SMALL: Final = 16 * 1024
-"""The kernel reads this much at least where it is asked for a header."""
 _ADVICE: Final = {SEQUENTIAL: os.POSIX_FADV_SEQUENTIAL, RANDOM: os.POSIX_FADV_RANDOM}
 
 
@@ -39,7 +37,12 @@ class ColdReads:
         """Whether both ends are in memory; with `between` what lies there too, for headers may have
         been read at both ends and nothing else. That is counted page by page: once for each answer
         is enough."""
+        known = _ends_cached(fd, position, size) if not between else all_cached(fd, position, size)
+        if known is False:
+            return False
         try:
+            # It may be on its way there. To begin with this would be wrong: it brings in what it
+            # does not find, and finds that where the disk is quicker than the processor.
             os.preadv(fd, [_PROBE], position, os.RWF_NOWAIT)
             if size > 1:
                 os.preadv(fd, [_PROBE], position + size - 1, os.RWF_NOWAIT)
@@ -47,8 +50,8 @@ class ColdReads:
             return False
         except OSError:
             # This file system cannot tell; sendfile will, or the read fails for its own reason.
-            return True
-        return not between or size <= _SMALL or all_cached(fd, position, size) is not False
+            pass
+        return True
 
     def is_sick(self, fd: int) -> bool:
         """Whether reading the file is to fail or to take long: then that must be tried, though all
@@ -79,6 +82,10 @@ class ColdReads:
         """These pages were read for one consumer, who has them: they need not stay."""
         self.dropped += size
         self._loop.run_in_executor(None, _drop, os.dup(fd), position, size)
+
+
+def _ends_cached(fd: int, position: int, size: int) -> bool | None:
+    return all_cached(fd, position, 1) and all_cached(fd, position + size - 1, 1)
 
 
 class _OpenFile:

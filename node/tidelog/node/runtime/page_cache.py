@@ -97,6 +97,24 @@ def all_cached(descriptor: int, start: int, size: int) -> bool | None:
     return bool(counts[0] >= -(-span // mmap.PAGESIZE))
 
 
+def cached_from(descriptor: int, start: int, size: int) -> int | None:
+    """How many of the first bytes of a range are in memory, or on their way there; None where
+    nobody tells. To ask by a read that must not wait would bring them there, and such a read finds
+    them where the disk is quicker than the processor."""
+    whole = all_cached(descriptor, start, size)
+    if whole is None or whole:
+        return None if whole is None else size
+    first = start - start % mmap.PAGESIZE
+    there, pages = 0, -(-(start + size - first) // mmap.PAGESIZE)
+    while pages - there > 1:
+        middle = (there + pages) // 2
+        if all_cached(descriptor, first, middle * mmap.PAGESIZE):
+            there = middle
+        else:
+            pages = middle
+    return max(0, first + there * mmap.PAGESIZE - start)
+
+
 def next_in_memory(descriptor: int, start: int) -> int:
     """Where, behind what the kernel may just have read ahead, something is in memory that was there
     before; the file's end if nothing is."""

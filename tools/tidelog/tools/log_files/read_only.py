@@ -9,7 +9,7 @@ import os
 from typing import NoReturn
 
 from tidelog.node.runtime.disk import LOCK_NAME, DiskDirectory, DiskFile, OpenFiles, read_into
-from tidelog.node.runtime.page_cache import evict
+from tidelog.node.runtime.page_cache import cached_from, evict
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _OPEN_FILES_MAX = 64
@@ -114,7 +114,10 @@ class ReadOnlyDirectory(DiskDirectory):
 
 def _in_memory(fd: int, position: int, buffer: memoryview) -> int:
     """How many of the first bytes the page cache has."""
-    try:
+    found = cached_from(fd, position, len(buffer))
+    if found is not None:
+        return found
+    try:  # an older kernel
         return os.preadv(fd, (buffer,), position, os.RWF_NOWAIT)
     except BlockingIOError:
         return 0
