@@ -24,7 +24,7 @@ from tidelog.wire.messages import k00_produce, k22_init_producer_id
 from tidelog.wire.records import PLAIN, Origin
 
 IN_FLIGHT_MAX = 5
-AGAIN_WITHIN_S = 30.0
+AGAIN_WITHIN_S = 60.0
 LOOK_EVERY_S = 0.002
 _CODECS = tuple(Codec)
 
@@ -191,7 +191,9 @@ def _new_producer_id(raw: RawClient) -> int:
     return producer_id
 
 
-def wait_for_acks(producers: Iterable[Producer], more: int, timeout_s: float = 30.0) -> None:
+def wait_for_acks(
+    producers: Iterable[Producer], more: int, timeout_s: float = AGAIN_WITHIN_S
+) -> None:
     """Until each of them had so many more batches acknowledged."""
     wanted = [(producer, len(producer.acked) + more) for producer in producers]
     deadline = time.monotonic() + timeout_s

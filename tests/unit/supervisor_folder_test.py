@@ -5,12 +5,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from harness.cluster import until
 from tidelog.kernel.failures import CannotStartError
-from tidelog.tools.supervisor import leftovers
+from tidelog.tools.supervisor import leftovers, proc
 from tidelog.tools.supervisor.folder import (
     Cluster,
     DataFolder,
@@ -142,6 +144,25 @@ def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
         other.kill()
     assert not is_held(tmp_path)
     DataFolder.claim(tmp_path, "default").let_go()
+
+
+def test_who_is_dead_but_for_a_thread_is_waited_for(tmp_path: Path) -> None:
+    """A kill ends the threads of a process one after the other, and the lock with the last."""
+    program = (
+        "import ctypes, sys, threading, time; from pathlib import Path\n"
+        "from tidelog.tools.supervisor.folder import *\n"
+        "DataFolder.claim(Path(sys.argv[1]), 'default')\n"
+        "threading.Thread(target=time.sleep, args=(60,)).start(); print('claimed', flush=True)\n"
+        "ctypes.CDLL(None).pthread_exit(None)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "claimed\n"
+        until(lambda: proc.is_gone(other.pid), "it looks dead")
+        assert is_held(tmp_path)
+        threading.Timer(0.3, other.kill).start()
+        DataFolder.claim(tmp_path, "default").let_go()
 
 
 def test_a_run_is_told_from_garbage(tmp_path: Path) -> None:

@@ -23,11 +23,13 @@ from msgspec import Struct, field, structs
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import Uuid, uuid_text
+from tidelog.tools.supervisor import proc
 
 FORMAT = 1
 INCARNATIONS_RESERVED = 1_000
 """Numbers set aside by one write, so that no start of a process waits for the disk."""
 _OLD_CHILDREN_END_WITHIN_S = 10.0
+_DEAD_HOLD_FOR_S = 10.0
 _SUPERVISORS_BYTE, _CHILDRENS_BYTE = 0, 1
 _FLOCK = struct.Struct("@hhqqi4x")
 _OUR_FILES_BEFORE_THE_FIRST = frozenset({"lock", "cluster.json.new", "logs"})
@@ -87,7 +89,7 @@ class DataFolder:
                 raise CannotStartError(stranger)
             lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         folder = cls(path, lock, name=name)
-        holder = _try_lock(lock, _SUPERVISORS_BYTE)
+        holder = _living_holder(lock)
         if holder is not None:
             os.close(lock)
             raise CannotStartError(_already_running(name, holder))
@@ -208,6 +210,18 @@ def _try_lock(descriptor: int, byte: int) -> int | None:
         if error.errno not in {errno.EACCES, errno.EAGAIN}:
             raise
         return _holder(descriptor, byte) or 0
+    return None
+
+
+def _living_holder(descriptor: int) -> int | None:
+    """The supervisor that has the folder; None where this process has it now. A killed one may be
+    dead to all who look, and a thread of it hold the lock for a moment more."""
+    deadline = time.monotonic() + _DEAD_HOLD_FOR_S
+    while (holder := _try_lock(descriptor, _SUPERVISORS_BYTE)) is not None:
+        is_dead = not holder or proc.is_gone(holder)
+        if not is_dead or time.monotonic() > deadline:
+            return holder
+        time.sleep(0.01)
     return None
 
 
