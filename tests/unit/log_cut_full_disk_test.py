@@ -4,10 +4,11 @@ import errno
 
 import pytest
 
-from harness.log_batches import TOPIC_ID, flush, open_logs
+from harness.log_batches import TOPIC_ID, batch, flush, open_logs, produce, values_of
 from harness.log_transactions import Writer, known_of
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import FailedSyncError
+from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 
 
@@ -27,3 +28,46 @@ def test_who_wrote_what_is_cut_is_forgotten_though_the_disk_is_sick(operation: s
         log.truncate_to(1)
     assert log.end == 1
     assert known_of(log.producers) == before
+
+
+@pytest.mark.parametrize("to", [0, 7])
+def test_a_full_cut_without_room_changes_nothing_and_is_tried_again(to: int) -> None:
+    """Its segments were removed first, and then there was none: the next cut ended the broker."""
+    disk = MemoryDisk()
+    logs = open_logs(disk.directory())
+    log = logs.create("t", 0, TOPIC_ID, LogSettings(segment_bytes=200))
+    for _ in range(4):
+        produce(log, batch(1))
+    assert len(log.segments) > 1
+    log.advance_start(1)
+    disk.failing["create"] = errno.ENOSPC
+    for _ in range(2):
+        with pytest.raises(OSError, match="sick"):
+            log.truncate_fully_and_start_at(to)
+        assert (log.start, log.end, values_of(log)) == (1, 4, [1, 2, 3])
+    disk.failing.clear()
+    log.truncate_fully_and_start_at(to)
+    assert (log.start, log.end, len(log.segments)) == (to, to, 1)
+    assert produce(log, batch(1), epoch=1).first_offset == to
+    disk.kill()
+    assert values_of(_started(disk)) == [to]
+
+
+def test_what_a_full_cut_had_begun_when_its_process_died_is_no_part_of_the_log() -> None:
+    disk = MemoryDisk()
+    log = open_logs(disk.directory()).create("t", 0, TOPIC_ID, LogSettings())
+    produce(log, batch(3))
+    disk.failing["unlink"] = errno.EIO
+    with pytest.raises(OSError, match="sick"):
+        log.truncate_fully_and_start_at(100)
+    disk.kill()
+    disk.failing.clear()
+    found = _started(disk)
+    assert (found.start, found.end) == (0, 3)
+    assert not any(name.endswith(".tmp") for name in found.directory.names())
+
+
+def _started(disk: MemoryDisk) -> Log:
+    log = open_logs(disk.directory()).log("t", 0)
+    assert log is not None
+    return log

@@ -404,8 +404,7 @@ class Log:
     def take_cleaned(self, bases: list[int], size: int, now_ms: int) -> Segment | None:
         """Put the segment that waits as `.swap` files in the place of those with these bases.
 
-        None where they are not what they were. Its files get their names by `rename("")`, once
-        the directory was synced.
+        None where they are not what they were. After a sync `rename("")` gives its files names.
         """
         if self._segments is None:
             return None
@@ -471,11 +470,12 @@ class Log:
         return end
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the log is empty and goes on at `offset`."""
+        """Remove everything; the log goes on at `offset`. Without room for that nothing changes."""
         segments = self._opened()
+        prepared = segments.prepare(offset)
         self._lower_recovery_point(min(segments.first.base, offset))
         later = offset > self.start
-        self._active = segments.restart(offset)
+        self._active = segments.restart(prepared)
         self.start = self.end = offset
         if self.missing_from is not None and offset <= self.missing_from:
             self.missing_from = None

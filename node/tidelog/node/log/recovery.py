@@ -18,6 +18,7 @@ from tidelog.node.log.producers import Producers
 from tidelog.node.log.scan import Scan, valid_batch_follows
 from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import (
+    BEGUN_SUFFIX,
     DELETED_SUFFIX,
     SegmentList,
     make_segment,
@@ -37,7 +38,7 @@ from tidelog.wire.log_files import (
 )
 from tidelog.wire.records import BatchHeader
 
-LEFT_BEHIND = (".tmp", DELETED_SUFFIX)
+LEFT_BEHIND = (BEGUN_SUFFIX, DELETED_SUFFIX)
 """Suffixes of files that were about to become something, or to go."""
 
 
@@ -291,7 +292,7 @@ class _Recovery:
                 position=0,
                 reason=f"the log starts at {start} and ends at {segments.active.end}",
             )
-        segments.restart(start)
+        segments.restart(segments.prepare(start))
         self._epochs = EpochCache()
         self._producers = Producers()
         remove_snapshots(self._directory, below=start + 1)

@@ -15,6 +15,7 @@ from tidelog.wire.log_files import (
 
 SEGMENTS_KEPT_LOADED = 4
 DELETED_SUFFIX = ".deleted"
+BEGUN_SUFFIX = ".tmp"
 
 
 class SegmentList:
@@ -89,25 +90,30 @@ class SegmentList:
         old.write_indexes(final=True)
         self.note_use(old)
         self._sealed_unsynced.append(old)
-        return self._add(base)
+        return self._add(make_segment(self._directory, base))
 
     def take_unsynced(self) -> list[Syncable]:
         """Files of segments that were sealed since this was last asked."""
         sealed, self._sealed_unsynced = self._sealed_unsynced, []
         return [file for segment in sealed for file in segment.syncables(sealed=True)]
 
-    def restart(self, base: int) -> Segment:
-        """Nothing but an empty segment at `base`; all others go, the newest first."""
+    def prepare(self, base: int) -> Segment:
+        """What `restart` shall put in the place of all others, under a name that a start removes:
+        where there is no room for it, nothing has changed."""
+        return make_segment(self._directory, base, suffix=BEGUN_SUFFIX)
+
+    def restart(self, prepared: Segment) -> Segment:
+        """Nothing but this empty segment; all others go, the newest first."""
         self.put_aside(self.first.base, 0)  # a retired one may have that very name
         self.purge()
         while self._segments:
             self._drop_last()
-        return self._add(base)
+        prepared.rename("")
+        return self._add(prepared)
 
-    def _add(self, base: int) -> Segment:
-        segment = make_segment(self._directory, base)
+    def _add(self, segment: Segment) -> Segment:
         self._segments.append(segment)
-        self._bases.append(base)
+        self._bases.append(segment.base)
         self.active = segment
         return segment
 
@@ -196,9 +202,9 @@ class SegmentList:
             segment.close()
 
 
-def make_segment(directory: Directory, base: int) -> Segment:
+def make_segment(directory: Directory, base: int, suffix: str = "") -> Segment:
     """An empty segment with an empty log file: its name alone says where the log ends."""
-    segment = Segment(directory, base, end=base, size=0)
+    segment = Segment(directory, base, end=base, size=0, suffix=suffix)
     if segment.file.size:
         segment.file.truncate(0)
     return segment
