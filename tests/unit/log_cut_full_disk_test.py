@@ -8,8 +8,10 @@ from harness.log_batches import TOPIC_ID, batch, flush, open_logs, produce, valu
 from harness.log_transactions import Writer, known_of
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import FailedSyncError
+from tidelog.kernel.ids import BrokerId, Epoch, Offset
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
+from tidelog.node.replica.follower import Follower
 
 
 @pytest.mark.parametrize("operation", ["replace", "sync"])
@@ -71,3 +73,30 @@ def _started(disk: MemoryDisk) -> Log:
     log = open_logs(disk.directory()).log("t", 0)
     assert log is not None
     return log
+
+
+@pytest.mark.parametrize("operation", ["replace", "sync"])
+def test_no_high_watermark_stays_above_a_cut_that_the_disk_did_not_end(operation: str) -> None:
+    """Else all that is written there next would be read as committed."""
+    disk = MemoryDisk()
+    log = open_logs(disk.directory()).create("t", 0, TOPIC_ID, LogSettings())
+    produce(log, batch(1))
+    produce(log, batch(1), epoch=1)
+    if operation == "sync":  # else nothing of it is durable, and no sync is wanted
+        flush(log)
+    follower = Follower(BrokerId(1), Epoch(2), Offset(2))
+    disk.failing[operation] = errno.ENOSPC
+    with pytest.raises(OSError, match="sick"):
+        follower.cut(log, Offset(1))
+    assert (log.end, follower.high_watermark) == (1, 1)
+
+
+def test_no_high_watermark_stays_below_a_log_that_started_anew_as_its_disk_failed() -> None:
+    disk = MemoryDisk()
+    log = open_logs(disk.directory()).create("t", 0, TOPIC_ID, LogSettings())
+    produce(log, batch(3))
+    follower = Follower(BrokerId(1), Epoch(2), Offset(2))
+    disk.failing["replace"] = errno.ENOSPC
+    with pytest.raises(OSError, match="sick"):
+        follower.start_anew(log, Offset(100))
+    assert (log.start, log.end, follower.high_watermark) == (100, 100, 100)

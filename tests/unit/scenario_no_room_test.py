@@ -186,3 +186,25 @@ def test_a_disk_that_takes_a_little_now_and_then_moves_leaders_seldom() -> None:
     assert scene.cluster.view().leader_epoch <= 3 * 4
     scene.cluster.run(5_000)
     is_well(scene, scene.cluster.view().leader_epoch)
+
+
+def test_who_must_start_anew_and_has_no_room_for_it_tries_again() -> None:
+    """Until then it keeps what it has, and nobody is told otherwise."""
+    scene = begun(min_isr=1)
+    scene.cluster.kill(B)
+    scene.until_isr(A, C)
+    scene.wrote(A, 5)
+    scene.settle()
+    scene.cluster.replica(A).log.advance_start(4)
+    scene.cluster.disks[B].failing["create"] = errno.ENOSPC
+    scene.start(B)
+    scene.cluster.run(3_000)
+    assert (scene.isr(), scene.log(B), scene.high(B)) == ({A, C}, "0-0:0", 0)
+    assert not any(kind == "started_anew" for _, kind, _, _ in scene.cluster.notes)
+    assert len([one for one in scene.cluster.lives[B].troubles if "sick" in one[1]]) > 1
+    heal(scene)
+    scene.until_isr(*ALL)
+    scene.settle()
+    replica = scene.cluster.replica(B)
+    assert (replica.log.start, replica.log.end, scene.high(B)) == (4, 6, 6)
+    assert (B, "started_anew") in [(who, kind) for who, kind, _, _ in scene.cluster.notes]

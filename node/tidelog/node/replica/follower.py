@@ -19,13 +19,22 @@ class Follower(Struct, eq=False):
 
     def cut(self, log: Log, end: Offset) -> None:
         """Give up what the leader does not have."""
-        log.truncate_to(end)
-        self.high_watermark = Offset(min(self.high_watermark, log.end))
+        try:
+            log.truncate_to(end)
+        finally:
+            self._stay_within(log)
 
     def start_anew(self, log: Log, start: Offset) -> None:
         """The leader has nothing of what this log holds, nor of what comes next in it."""
-        log.truncate_fully_and_start_at(start)
-        self.high_watermark = start
+        try:
+            log.truncate_fully_and_start_at(start)
+        finally:
+            self._stay_within(log)
+
+    def _stay_within(self, log: Log) -> None:
+        """Also where the disk failed when all was cut already: else what comes next would pass for
+        committed as soon as it is here."""
+        self.high_watermark = Offset(max(log.start, min(self.high_watermark, log.end)))
 
     def learn(self, log: Log, high_watermark: Offset) -> bool:
         """Take the leader's high watermark; whether the own one rose (it never falls)."""

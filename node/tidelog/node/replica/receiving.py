@@ -431,9 +431,14 @@ class Receiving:
         return view is None or view.trusts(self._outbox.me)
 
     def _start_anew(self, replica: Replica, start: Offset) -> None:
-        self._note(Kind.STARTED_ANEW, replica, (replica.log.end, start))
-        _follower(replica).start_anew(replica.log, start)
-        replica.above.clear()
+        """It is told if it was done, also where the disk then fails."""
+        log, before = replica.log, replica.log.end
+        try:
+            _follower(replica).start_anew(log, start)
+        finally:
+            if log.start == log.end == start:
+                replica.above.clear()
+                self._note(Kind.STARTED_ANEW, replica, (before, start))
 
     def _state(self, now: Instant, stream: Incoming, replica: Replica, message: State) -> None:
         if not _follower(replica).attached or message.sent != replica.log.end:
