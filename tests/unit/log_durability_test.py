@@ -1,6 +1,10 @@
 """What a power loss must not undo: each test loses everything that was not synced."""
 
-from harness.log_batches import flush, values_of
+import errno
+
+import pytest
+
+from harness.log_batches import NOW_MS, batch, flush, produce, values_of
 from harness.log_broker import FIRST, SECOND, SIZE, Broker
 from tidelog.node.log.log import Log
 
@@ -36,6 +40,21 @@ def test_a_flush_keeps_names_snapshots_and_epochs() -> None:
     assert broker.place.size(f"{20:020d}.snapshot")
     assert broker.place.read_all("leader-epoch-checkpoint") == b"0\n1\n0 0\n"
     assert broker.place.size("partition.metadata")
+
+
+def test_a_segment_is_kept_that_began_when_there_was_no_room_for_its_snapshot() -> None:
+    """What is written to it next is vouched for when it is flushed: its name must be, too."""
+    broker = Broker(12, flushed=12)
+    log = log_of(broker)
+    broker.disk.failing["replace"] = errno.ENOSPC
+    with pytest.raises(OSError, match="sick"):
+        log.roll(NOW_MS)
+    broker.disk.failing.clear()
+    produce(log, batch(), epoch=0)
+    flush(log)
+    end = log.end
+    lose(broker)
+    assert values_of(broker.restart()) == list(range(end))
 
 
 def test_an_index_made_anew_is_kept() -> None:

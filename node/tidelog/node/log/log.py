@@ -310,9 +310,9 @@ class Log:
         self._producers.expire(now_ms - self.settings.producer_expiration_ms)
         self._active = segments.roll(self.end if base is None else base)
         self._segment_made_ms = now_ms
-        write_snapshot(self._directory, self.end, self._producers)
-        self._unflushed.names = True
+        self._unflushed.names = True  # all this first: there may be no room for what follows
         self._keeper.rolled(self.name)
+        write_snapshot(self._directory, self.end, self._producers)
         return self._active
 
     # -- read
