@@ -45,6 +45,32 @@ def test_who_comes_back_with_a_damaged_log_is_not_elected() -> None:
     assert lossy.view.lossy_elections == 0
 
 
+def test_who_is_not_let_in_yet_may_tell_of_a_damaged_log_by_an_image_that_is_old() -> None:
+    """Else it is let in as one that has everything, and elected."""
+    lossy = Lossy()
+    for broker in (ONE, TWO, THREE):
+        lossy.lose(broker)
+    lossy.ask(registering(THREE, 2))
+    lossy.tell_damage(THREE, late=True)
+    lossy.apply(THREE, 2)
+    assert (lossy.view.leader, lossy.view.elr, lossy.view.last_known) == (
+        NO_LEADER,
+        (TWO,),
+        (THREE,),
+    )
+    lossy.join(TWO, 2)
+    assert (lossy.view.leader, lossy.view.lossy_elections) == (TWO, 0)
+
+
+def test_what_is_old_of_who_was_let_in_and_fenced_since_counts_for_nothing() -> None:
+    """It may have got its log anew meanwhile: then it has everything."""
+    lossy = Lossy()
+    for broker in (ONE, THREE):
+        lossy.lose(broker)
+    lossy.tell_damage(THREE, late=True)
+    assert (lossy.view.isr, lossy.view.elr) == ((TWO,), (THREE,))
+
+
 def test_damage_told_of_another_state_or_life_counts_for_nothing() -> None:
     lossy = Lossy()
     before = lossy.view

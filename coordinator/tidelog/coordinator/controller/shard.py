@@ -403,7 +403,8 @@ class ControllerShard:
     ) -> ControllerDecision:
         rules = self._settings.rules(self.image)
         if isinstance(request, TellDamage):
-            return Decision(damaged(self.image, rules, request), ((asked, DONE),))
+            joins = request.broker in self._joining
+            return Decision(damaged(self.image, rules, request, joins=joins), ((asked, DONE),))
         if isinstance(request, TellNoRoom):
             return Decision(without_room(self.image, rules, request), ((asked, DONE),))
         records, outcomes = alter_isr(self.image, rules, request)
