@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from harness.log_batches import TOPIC_ID, batch, flush, open_logs, produce, values_of
+from harness.log_broker import Broker
 from harness.log_transactions import Writer, known_of
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import FailedSyncError
@@ -30,6 +31,24 @@ def test_who_wrote_what_is_cut_is_forgotten_though_the_disk_is_sick(operation: s
         log.truncate_to(1)
     assert log.end == 1
     assert known_of(log.producers) == before
+
+
+@pytest.mark.parametrize("to", [13, 0])
+def test_what_was_flushed_is_not_cut_before_that_is_written_down(to: int) -> None:
+    """Else a start would find less than its checkpoint vouches for, and give the log up; so where
+    there is no room for that the second attempt must be refused as the first one was."""
+    broker = Broker(12, flushed=12)
+    log = broker.logs.log("t", 0)
+    assert log is not None
+    log.advance_start(2)
+    broker.disk.failing["replace"] = errno.ENOSPC
+    for _ in range(2):
+        with pytest.raises(OSError, match="sick"):
+            log.truncate_to(to)
+        assert (log.start, log.end) == (2, 24)
+    broker.disk.kill()
+    broker.disk.failing.clear()
+    assert values_of(broker.restart())[-1] == 23
 
 
 @pytest.mark.parametrize("to", [0, 7])

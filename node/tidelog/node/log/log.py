@@ -20,7 +20,7 @@ from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.epochs import EpochCache
 from tidelog.node.log.lookup import TimestampOffset, first_at_or_after, largest, slice_of
 from tidelog.node.log.marks import ClosedLog
-from tidelog.node.log.producers import Producers, WrittenBatch
+from tidelog.node.log.producers import Producers
 from tidelog.node.log.recovery import Loaded, load_closed, load_producers
 from tidelog.node.log.rolling import RollLimits
 from tidelog.node.log.segment import Segment
@@ -28,7 +28,7 @@ from tidelog.node.log.segments import SegmentList, make_segment
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.snapshots import remove_snapshots, write_snapshot
 from tidelog.node.log.unflushed import Unflushed
-from tidelog.node.log.validation import NO_TIMESTAMP, check_replicated
+from tidelog.node.log.validation import NO_TIMESTAMP, as_repeated, check_replicated
 from tidelog.wire.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.log_files import Aborted
@@ -199,7 +199,7 @@ class Log:
         if producer_id >= 0:
             repeated = self.producers.check(header)
             if repeated is not None:
-                return self._repeated(repeated, header)
+                return as_repeated(repeated, header, self.start)
         first = self.end
         active = self._active_for(header, first, len(view), now_ms)
         if leader_epoch != self._epochs.latest or self._epochs_unwritten:
@@ -243,11 +243,6 @@ class Log:
         if aborted is not None:
             index_of(self._directory, self._opened(), active).append(aborted)
             self._unflushed.names = True  # its file may be a new one
-
-    def _repeated(self, batch: WrittenBatch, header: BatchHeader) -> Appended:
-        first = batch.last_offset - batch.offset_delta
-        stamp = batch.timestamp if header.is_append_time else NO_TIMESTAMP
-        return Appended(first, batch.last_offset, stamp, self.start, duplicate=True)
 
     def begin_epoch(self, epoch: int) -> None:
         """From the log's end on, this epoch writes; known to the disk before its first batch.
@@ -488,10 +483,15 @@ class Log:
         """Before the files shrink: else a start would miss what was flushed once."""
         self._unflushed.note_cut(end)
         if end < max(self.recovery_point, self.start):
-            self.recovery_point = min(self.recovery_point, end)
-            self.start = min(self.start, end)
+            before = self.recovery_point, self.start
+            self.recovery_point, self.start = min(before[0], end), min(before[1], end)
             self._keeper.touched(self.name)
-            self._keeper.checkpoint_first()
+            try:
+                self._keeper.checkpoint_first()
+            except OSError:  # nothing is cut then; whoever tries again must come by here again
+                self.recovery_point, self.start = before
+                self._keeper.touched(self.name)
+                raise
 
     def _after_cut(self, segments: SegmentList) -> None:
         self._keeper.touched(self.name)

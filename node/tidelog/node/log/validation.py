@@ -8,6 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from tidelog.kernel.failures import CorruptError
+from tidelog.node.log.contracts import Appended
+from tidelog.node.log.producers import WrittenBatch
 from tidelog.node.log.settings import LogSettings
 from tidelog.wire.codecs import Codec
 from tidelog.wire.crc import crc32c
@@ -186,3 +188,10 @@ def _check_keys(view: memoryview) -> None:
                 )
     except WireError as error:
         raise Rejected(ErrorCode.INVALID_RECORD, f"records cannot be read: {error}") from error
+
+
+def as_repeated(batch: WrittenBatch, header: BatchHeader, log_start: int) -> Appended:
+    """What is answered for a batch that is in the log already."""
+    first = batch.last_offset - batch.offset_delta
+    stamp = batch.timestamp if header.is_append_time else NO_TIMESTAMP
+    return Appended(first, batch.last_offset, stamp, log_start, duplicate=True)
