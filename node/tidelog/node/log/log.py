@@ -498,12 +498,11 @@ class Log:
         remove_snapshots(self._directory, above=self.end)
         self._producers = load_producers(self._directory, list(segments), self.end, self._now_ms)
         self._unflushed.names = True  # all this first: there may be no room for what follows
-        if self._epochs.cut_from(self.end):
-            self._write_epochs()
-        if self.end < self._unflushed.maybe_durable:
-            segments.active.file.sync()
-            self._directory.sync()
-            self._unflushed.maybe_durable = self.end
+        try:
+            if self._epochs.cut_from(self.end):
+                self._write_epochs()
+        finally:
+            self._unflushed.force_cut(segments.active, self.end)
 
     def advance_start(self, offset: int) -> None:
         """Records below `offset` are deleted; segments wholly below go."""

@@ -35,6 +35,13 @@ class Unflushed:
         """What is being flushed counts up to here only: behind it there may be other bytes now."""
         self._floor = end if self._floor is None else min(self._floor, end)
 
+    def force_cut(self, active: Segment, end: int) -> None:
+        """The log was cut to there: see to it that what was behind does not come back."""
+        if end < self.maybe_durable:
+            active.file.sync()
+            self._directory.sync()
+            self.maybe_durable = end
+
     def reached(self, upto: int) -> int:
         """Up to where the log is flushed, after a flush that was to bring it there."""
         return upto if self._floor is None else min(upto, self._floor)
