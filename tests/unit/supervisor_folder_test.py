@@ -18,6 +18,7 @@ from tidelog.tools.supervisor.folder import (
     DataFolder,
     Run,
     find,
+    held_for_a_moment,
     is_held,
     new_cluster_id,
     pointer_of,
@@ -146,7 +147,8 @@ def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
     DataFolder.claim(tmp_path, "default").let_go()
 
 
-def test_who_is_dead_but_for_a_thread_is_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sweeps", [False, True])
+def test_who_is_dead_but_for_a_thread_is_waited_for(tmp_path: Path, *, sweeps: bool) -> None:
     """A kill ends the threads of a process one after the other, and the lock with the last."""
     program = (
         "import ctypes, sys, threading, time; from pathlib import Path\n"
@@ -160,8 +162,11 @@ def test_who_is_dead_but_for_a_thread_is_waited_for(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "claimed\n"
         until(lambda: proc.is_gone(other.pid), "it looks dead")
-        assert is_held(tmp_path)
+        assert not is_held(tmp_path)
         threading.Timer(0.3, other.kill).start()
+        if sweeps:
+            with held_for_a_moment(tmp_path) as nobody_has_it:
+                assert nobody_has_it
         DataFolder.claim(tmp_path, "default").let_go()
 
 

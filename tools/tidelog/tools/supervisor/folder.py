@@ -89,7 +89,7 @@ class DataFolder:
                 raise CannotStartError(stranger)
             lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         folder = cls(path, lock, name=name)
-        holder = _living_holder(lock)
+        holder = _living_holder(lock, _SUPERVISORS_BYTE)
         if holder is not None:
             os.close(lock)
             raise CannotStartError(_already_running(name, holder))
@@ -186,7 +186,7 @@ def held_for_a_moment(path: Path) -> Iterator[bool]:
         return
     try:
         both = (_SUPERVISORS_BYTE, _CHILDRENS_BYTE)
-        yield all(_try_lock(descriptor, byte) is None for byte in both)
+        yield all(_living_holder(descriptor, byte) is None for byte in both)
     finally:
         os.close(descriptor)
 
@@ -197,9 +197,10 @@ def _holder_in(path: Path, byte: int) -> int | None:
     except OSError:
         return None
     try:
-        return _holder(descriptor, byte)
+        holder = _holder(descriptor, byte)
     finally:
         os.close(descriptor)
+    return None if holder is None or proc.is_gone(holder) else holder
 
 
 def _try_lock(descriptor: int, byte: int) -> int | None:
@@ -213,11 +214,11 @@ def _try_lock(descriptor: int, byte: int) -> int | None:
     return None
 
 
-def _living_holder(descriptor: int) -> int | None:
-    """The supervisor that has the folder; None where this process has it now. A killed one may be
-    dead to all who look, and a thread of it hold the lock for a moment more."""
+def _living_holder(descriptor: int, byte: int) -> int | None:
+    """Who has the byte; None where this process has it now. Who was killed may be dead to all who
+    look, and a thread of it hold the lock for a moment more."""
     deadline = time.monotonic() + _DEAD_HOLD_FOR_S
-    while (holder := _try_lock(descriptor, _SUPERVISORS_BYTE)) is not None:
+    while (holder := _try_lock(descriptor, byte)) is not None:
         is_dead = not holder or proc.is_gone(holder)
         if not is_dead or time.monotonic() > deadline:
             return holder
