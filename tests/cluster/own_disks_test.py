@@ -8,12 +8,17 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from harness.cluster import STAND_INS, Cluster, until
 from harness.mounts import need_disks, own_mounts
 from tidelog.tools.chaos.kernel_loss import shut_down
+from tidelog.tools.output import UNREACHABLE
+from tidelog.tools.supervisor.ask import EndedError, Link
+from tidelog.tools.supervisor.ending import end
+from tidelog.tools.supervisor.folder import Run, run_in
 
 pytestmark = pytest.mark.slow
 
@@ -92,6 +97,31 @@ def test_what_dead_runs_have_left_is_unmounted(tmp_path: Path, cleaned_by: str) 
                 with stand_ins(tmp_path / "third"):
                     assert mounted(alive) == NAMES
             cluster.done("down")
+        assert_all_is_let_go(cluster)
+
+
+def test_a_supervisor_that_is_killed_while_it_is_asked_to_end_leaves_no_mounts(
+    tmp_path: Path,
+) -> None:
+    class Killed(Link):
+        """It took the connection, and was killed then."""
+
+        def __init__(self, run: Run) -> None:
+            self.run = run
+
+        def wake(self) -> None: ...
+
+        def ask(self, what: str, **_: object) -> NoReturn:
+            raise EndedError(what, UNREACHABLE)
+
+        def wait_until_gone(self, _within_s: float) -> bool:
+            return True
+
+    with stand_ins(tmp_path, *DISKS) as cluster:
+        cluster.kill_everything()
+        run = run_in(cluster.data)
+        assert run is not None
+        end(Killed(run), force=False, sync=False, note=print)
         assert_all_is_let_go(cluster)
 
 

@@ -25,7 +25,7 @@ def test_hw_truncation_loss(tmp_path: Path) -> None:
         stage.start(A)
         stage.until_isr(A, B)
         pid = stage.pid(B)
-        stage.slow(B, A, 2_000)  # what B says of its high watermark dies with B
+        stage.slow(B, A, 700)  # what B says of its high watermark dies with B
         assert stage.sent(b"m1") == [1]
         stage.die(pid)
         stage.until_led(A)
@@ -102,7 +102,7 @@ def test_isr_expand_before_leso_and_lagging_hw_after_election(tmp_path: Path) ->
         stage.kill(C)
         stage.until_isr(A, B)
         pid = stage.pid(A)
-        stage.slow(A, B, 2_000)  # what A says of its high watermark dies with A
+        stage.slow(A, B, 700)  # what A says of its high watermark dies with A
         assert stage.sent(*TEN[1:5]) == [1, 2, 3, 4]
         assert len(reader.take(5)) == 5
         stage.die(pid)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, send_all, until
+from harness.cluster import Cluster, send_all
 from harness.fetch_raw import Row, fetch_all, offset_at
 from harness.load import Kind, Plan, Producer, faults, wait_for_acks
 from harness.raw import RawClient
@@ -76,4 +76,4 @@ def kill(cluster: Cluster, rng: random.Random) -> None:
     if rng.random() < 0.5:
         send_all(pids, signal.SIGSTOP)
     send_all(pids, signal.SIGKILL)
-    until(lambda: not cluster.pids(), "all processes are dead")
+    cluster.until_dead(pids)

@@ -171,7 +171,12 @@ class Cluster:
         pids = self.pids()
         send_all(pids, signal.SIGSTOP)  # so that none sees another die
         send_all(pids, signal.SIGKILL)
-        until(lambda: not self.pids(), "all processes are dead")
+        self.until_dead(pids)
+
+    def until_dead(self, pids: Iterable[int]) -> None:
+        """These, which were killed, and all others: whoever is ending has no environment any more,
+        but its locks and ports for a moment longer."""
+        until(lambda: not self.pids() and all(map(proc.is_gone, pids)), "all processes are dead")
 
     def pids(self) -> list[int]:
         """Every process that any command of this cluster left, by the mark in its environment."""

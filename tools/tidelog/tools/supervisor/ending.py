@@ -48,10 +48,12 @@ def end(link: Link, *, force: bool, sync: bool, note: Note) -> None:
             ) from error
         _kill(link)
     if link.wait_until_gone(LATE_AFTER_S):
+        _end_what_it_left(link, force=force)
         return
     hint = "" if force else "; tidelog down --force kills what does not end"
     note(f"waiting for {_late(link)}{hint}")
     if link.wait_until_gone((FORCED_WITHIN_S if force else GIVE_UP_AFTER_S) - LATE_AFTER_S):
+        _end_what_it_left(link, force=force)
         return
     if not force:
         raise SaidNoError(
@@ -60,6 +62,13 @@ def end(link: Link, *, force: bool, sync: bool, note: Note) -> None:
             UNREACHABLE,
         )
     _kill(link)
+
+
+def _end_what_it_left(link: Link, *, force: bool) -> None:
+    """Nothing, unless it was killed while it was asked to end."""
+    folder = Path(link.run.data_dir)
+    if run_in(folder) == link.run:
+        end_rest(folder, force=force)
 
 
 def end_rest(folder: Path, *, force: bool) -> None:

@@ -200,7 +200,7 @@ def _holder_in(path: Path, byte: int) -> int | None:
         holder = _holder(descriptor, byte)
     finally:
         os.close(descriptor)
-    return None if holder is None or proc.is_gone(holder) else holder
+    return None if holder is None or proc.is_ending(holder) else holder
 
 
 def _try_lock(descriptor: int, byte: int) -> int | None:
@@ -215,11 +215,11 @@ def _try_lock(descriptor: int, byte: int) -> int | None:
 
 
 def _living_holder(descriptor: int, byte: int) -> int | None:
-    """Who has the byte; None where this process has it now. Who was killed may be dead to all who
-    look, and a thread of it hold the lock for a moment more."""
+    """Who has the byte; None where this process has it now. Who was killed holds its locks a moment
+    longer than it can do anything, and a last thread may hold them when all else is gone."""
     deadline = time.monotonic() + _DEAD_HOLD_FOR_S
     while (holder := _try_lock(descriptor, byte)) is not None:
-        is_dead = not holder or proc.is_gone(holder)
+        is_dead = not holder or proc.is_ending(holder)
         if not is_dead or time.monotonic() > deadline:
             return holder
         time.sleep(0.01)

@@ -7,12 +7,14 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _TCP_LISTEN = "0A"
-_STATE, _USER_TICKS, _SYSTEM_TICKS, _STARTED_TICKS = (
+_STATE, _FLAGS, _USER_TICKS, _SYSTEM_TICKS, _STARTED_TICKS = (
     0,
+    6,
     11,
     12,
     19,
 )  # counted from the field after the name
+_PF_EXITING = 0x4
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
@@ -75,6 +77,12 @@ def is_gone(pid: int) -> bool:
     """There is no such process, or it is dead and only waits for its parent."""
     fields = _stat(pid)
     return not fields or fields[_STATE] in {"Z", "X"}
+
+
+def is_ending(pid: int) -> bool:
+    """It is gone, or about to be: it does nothing more, though it may still hold what it had."""
+    fields = _stat(pid)
+    return not fields or fields[_STATE] in {"Z", "X"} or bool(int(fields[_FLAGS]) & _PF_EXITING)
 
 
 def _stat(pid: int) -> list[str]:
