@@ -17,8 +17,8 @@ from typing import Final
 from msgspec import Struct
 
 _CACHESTAT: Final = 451
-_EVICTION_WAITS_S: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 """The same number on all machines."""
+_EVICTION_WAITS_S: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 _NO_SUCH_CALL: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP})
 _NOT_OF_SUCH_FILES: Final = _NO_SUCH_CALL | {errno.EINVAL, errno.ESPIPE}
 _WAIT_BEFORE, _WRITE, _WAIT_AFTER = 1, 2, 4
@@ -91,10 +91,15 @@ def all_cached(descriptor: int, start: int, size: int) -> bool | None:
     """Whether each page of a range is in memory, or on its way there; None where nobody tells."""
     first = start - start % mmap.PAGESIZE
     span = start + size - first
+    there = _pages(descriptor, first, span)
+    return None if there is None else there >= -(-span // mmap.PAGESIZE)
+
+
+def _pages(descriptor: int, start: int, size: int) -> int | None:
+    """How many pages of a range are in memory, or on their way there; None where nobody tells."""
     counts = _Counts()
-    if _C.syscall(_CACHESTAT, descriptor, _Range(first, span), counts, 0):
-        return None
-    return bool(counts[0] >= -(-span // mmap.PAGESIZE))
+    failed = _C.syscall(_CACHESTAT, descriptor, _Range(start, size), counts, 0)
+    return None if failed else int(counts[0])
 
 
 def cached_from(descriptor: int, start: int, size: int) -> int | None:
@@ -121,8 +126,7 @@ def next_in_memory(descriptor: int, start: int) -> int:
     end = os.fstat(descriptor).st_size
     position = start + 2 * read_ahead_bytes(descriptor)
     while position < end:
-        counts, step = _Counts(), _Range(position, _STEP_BYTES)
-        if _C.syscall(_CACHESTAT, descriptor, step, counts, 0) or counts[0]:
+        if _pages(descriptor, position, _STEP_BYTES) != 0:
             return position
         position += _STEP_BYTES
     return max(start, end)
@@ -171,18 +175,18 @@ def evict(descriptor: int, start: int, size: int) -> bool:
     """
     for wait_s in _EVICTION_WAITS_S:
         os.posix_fadvise(descriptor, start, size, os.POSIX_FADV_DONTNEED)
-        if not _pages_in_memory(descriptor, start, size):
+        if not _are_some_left(descriptor, start, size):
             return True
         time.sleep(wait_s)
     return False
 
 
-def _pages_in_memory(descriptor: int, start: int, size: int) -> int:
-    counts, end = _Counts(), os.fstat(descriptor).st_size
-    span = size or max(0, end - start)
-    if not _C.syscall(_CACHESTAT, descriptor, _Range(start, span), counts, 0):
-        return int(counts[0])
-    return resident(descriptor, end) or 0 if end else 0
+def _are_some_left(descriptor: int, start: int, size: int) -> bool:
+    end = os.fstat(descriptor).st_size
+    there = _pages(descriptor, start, size or max(0, end - start))
+    if there is None:
+        there = resident(descriptor, end) if end else 0
+    return bool(there)
 
 
 def resident(descriptor: int, size: int) -> int | None:
