@@ -17,7 +17,7 @@ class SimulatedRoom:
         self._life = life
         has_space = life.storage.has_space
         world = life.world
-        self._room = Room(life.me, life.replicas, has_space, lambda *what: world.noted(life, *what))
+        self._room = Room(life.replicas, has_space, lambda *what: world.noted(life, *what))
         self._publish()
 
     def failed(self, key: TopicPartition, failure: Exception) -> None:

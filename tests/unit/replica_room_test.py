@@ -38,7 +38,7 @@ class Bench:
         self.has_space = False
         self.full: set[BrokerId] = set()
         self.notes: list[tuple[Kind, tuple[Value, ...]]] = []
-        self.room = Room(A, self.replicas, lambda _: self.has_space, self._note)
+        self.room = Room(self.replicas, lambda _: self.has_space, self._note)
 
     def _note(self, kind: Kind, replica: Replica, values: tuple[Value, ...]) -> None:
         assert replica is self.replica

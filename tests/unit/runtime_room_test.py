@@ -56,7 +56,7 @@ class Bench:
             me=A, view=view, end=Offset(0), high_watermark=Offset(0), min_in_sync=1, now=NOW
         )
         replica.leader.vouched(NOW, B, Offset(0), Offset(0))
-        room = Room(A, replicas, lambda _: self.has_space, lambda *_: None)
+        room = Room(replicas, lambda _: self.has_space, lambda *_: None)
         self.keeper = RoomKeeper(room, self.board, self.mine, lambda: self.image, self.told.append)
 
     def fail(self) -> list[tuple[NoRoom, ...]]:

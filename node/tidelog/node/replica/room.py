@@ -58,10 +58,9 @@ class _Place(Struct):
 class Room:
     """Invariant: while a replica here is known to lack room, `full_at` says when one last did."""
 
-    def __init__(self, me: BrokerId, replicas: Replicas, has_space: HasSpace, note: Note) -> None:
+    def __init__(self, replicas: Replicas, has_space: HasSpace, note: Note) -> None:
         self.full_at = HAS_ROOM
         """For the board: when an append last found no room."""
-        self._me = me
         self._replicas = replicas
         self._has_space = has_space
         self._note = note

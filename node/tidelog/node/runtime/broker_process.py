@@ -170,7 +170,6 @@ class BrokerProcess:
 
     def _make_room_keeper(self) -> RoomKeeper:
         room = Room(
-            self._launch.broker_id,
             self._replicas,
             lambda key: self._storage.has_space(key),  # noqa: PLW0108 -- it comes later
             self._recorder.note,
