@@ -86,10 +86,10 @@ class Scan:
         if self.position + size > self._end:
             return "the batch is cut short"
         out_of_order = self._what_does_not_follow(header)
-        self.is_out_of_order = out_of_order is not None
-        return out_of_order or (
-            "wrong checksum" if self.check_crc and self._crc(size) != header.crc else None
-        )
+        if out_of_order is not None:
+            self.is_out_of_order = True
+            return out_of_order
+        return "wrong checksum" if self.check_crc and self._crc(size) != header.crc else None
 
     def _what_does_not_follow(self, header: BatchHeader) -> str | None:
         """Offset and leader epoch lie outside the checksum: the order alone vouches for them."""

@@ -209,6 +209,7 @@ class Segment:
         self.bad_at = position
 
     def course(self, start: int, epochs: EpochCache) -> Course:
+        """From the batch before on, unless that one is bad: what is behind need not fit to it."""
         since = self.batch_start_at_or_below(start - 1) if start else 0
         if self.bad_at is not None and since <= self.bad_at < start:
             since = start

@@ -75,14 +75,17 @@ def is_stopped(pid: int) -> bool:
 
 def is_gone(pid: int) -> bool:
     """There is no such process, or it is dead and only waits for its parent."""
-    fields = _stat(pid)
-    return not fields or fields[_STATE] in {"Z", "X"}
+    return _is_over(_stat(pid))
 
 
 def is_ending(pid: int) -> bool:
     """It is gone, or about to be: it does nothing more, though it may still hold what it had."""
     fields = _stat(pid)
-    return not fields or fields[_STATE] in {"Z", "X"} or bool(int(fields[_FLAGS]) & _PF_EXITING)
+    return _is_over(fields) or bool(int(fields[_FLAGS]) & _PF_EXITING)
+
+
+def _is_over(fields: list[str]) -> bool:
+    return not fields or fields[_STATE] in {"Z", "X"}
 
 
 def _stat(pid: int) -> list[str]:
