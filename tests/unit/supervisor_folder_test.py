@@ -1,8 +1,11 @@
 """The data folder: claimed by one, refused with a sentence where it is not ours."""
 
+import contextlib
 import errno
+import fcntl
 import json
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -17,6 +20,7 @@ from tidelog.tools.supervisor.folder import (
     Cluster,
     DataFolder,
     Run,
+    child_in,
     find,
     held_for_a_moment,
     is_held,
@@ -168,6 +172,41 @@ def test_who_is_dead_but_for_a_thread_is_waited_for(tmp_path: Path, *, sweeps: b
             with held_for_a_moment(tmp_path) as nobody_has_it:
                 assert nobody_has_it
         DataFolder.claim(tmp_path, "default").let_go()
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_dead_child_that_still_holds_the_folder_hides_no_living_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead: int
+) -> None:
+    DataFolder.claim(tmp_path, "default").let_go()
+    program = (
+        "import sys; from pathlib import Path; from tidelog.tools.supervisor.folder import *\n"
+        "hold_as_child(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with contextlib.ExitStack() as both:
+        children = []
+        for _ in range(2):
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            both.enter_context(child)
+            both.callback(child.kill)
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"held\n"
+            children.append(child.pid)
+        monkeypatch.setattr(proc, "is_ending", lambda pid: pid == children[dead])
+        assert child_in(tmp_path) == children[1 - dead]
+    monkeypatch.undo()
+    assert child_in(tmp_path) is None
+
+
+def test_who_has_the_folder_in_another_container_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DataFolder.claim(tmp_path, "default").let_go()
+    assert not is_held(tmp_path)
+    nameless = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    monkeypatch.setattr(fcntl, "fcntl", lambda *_: nameless)
+    assert is_held(tmp_path)
 
 
 def test_a_run_is_told_from_garbage(tmp_path: Path) -> None:

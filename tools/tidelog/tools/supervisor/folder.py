@@ -3,9 +3,10 @@
 ```
 DATA/cluster.json   what the cluster is; replaced whole, never changed in place
 DATA/run.json       the run that has the folder now; absent when none has
-DATA/lock           byte 0: the supervisor's, for writing; byte 1: shared by its children
+DATA/lock           byte 0: the supervisor's; after it a byte for each of its children, by pid
 ```
 The kernel drops a dead process's locks, so they say who lives, and no file has to be believed.
+Each has a byte of its own: the kernel names one holder for a byte, and that may be a dead one.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ import json
 import os
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,7 +31,8 @@ INCARNATIONS_RESERVED = 1_000
 """Numbers set aside by one write, so that no start of a process waits for the disk."""
 _OLD_CHILDREN_END_WITHIN_S = 10.0
 _DEAD_HOLD_FOR_S = 10.0
-_SUPERVISORS_BYTE, _CHILDRENS_BYTE = 0, 1
+_SUPERVISORS, _CHILDREN = range(1), range(1, 2**62)
+"""The bytes of the lock file."""
 _FLOCK = struct.Struct("@hhqqi4x")
 _OUR_FILES_BEFORE_THE_FIRST = frozenset({"lock", "cluster.json.new", "logs"})
 
@@ -89,7 +91,7 @@ class DataFolder:
                 raise CannotStartError(stranger)
             lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         folder = cls(path, lock, name=name)
-        holder = _living_holder(lock, _SUPERVISORS_BYTE)
+        holder = _living_holder(lock, _SUPERVISORS)
         if holder is not None:
             os.close(lock)
             raise CannotStartError(_already_running(name, holder))
@@ -102,14 +104,15 @@ class DataFolder:
     def _wait_for_old_children(self) -> None:
         """Those of a supervisor that was killed are ending by themselves."""
         deadline = time.monotonic() + _OLD_CHILDREN_END_WITHIN_S
-        while (holder := _try_lock(self._lock, _CHILDRENS_BYTE)) is not None:
-            if time.monotonic() > deadline:
+        while not _try_lock(self._lock, _CHILDREN):
+            holder = next(_holders(self._lock, _CHILDREN), None)
+            if holder is not None and time.monotonic() > deadline:
                 raise CannotStartError(
                     f"process {holder} of an earlier run of cluster {self._name!r} does not end: "
                     f"kill it (kill -9 {holder}), or choose another folder with --data"
                 )
             time.sleep(0.01)
-        fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, _CHILDRENS_BYTE)
+        fcntl.lockf(self._lock, fcntl.LOCK_UN, len(_CHILDREN), _CHILDREN.start)
 
     def save_cluster(self) -> None:
         with sentences(self.path):
@@ -130,7 +133,7 @@ class DataFolder:
 def hold_as_child(path: Path) -> None:
     """Until this process ends, no new run gets the folder. The descriptor stays open on purpose."""
     descriptor = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
-    fcntl.lockf(descriptor, fcntl.LOCK_SH, 1, _CHILDRENS_BYTE)
+    fcntl.lockf(descriptor, fcntl.LOCK_SH, 1, _CHILDREN[os.getpid()])
 
 
 def run_in(path: Path) -> Run | None:
@@ -167,12 +170,12 @@ def is_held(path: Path) -> bool:
 
 def supervisor_in(path: Path) -> int | None:
     """The pid of the supervisor that has the folder. Not for a process that has it itself."""
-    return _holder_in(path, _SUPERVISORS_BYTE)
+    return _holder_in(path, _SUPERVISORS)
 
 
 def child_in(path: Path) -> int | None:
     """The pid of one of the processes that a supervisor, alive or dead, has given the folder."""
-    return _holder_in(path, _CHILDRENS_BYTE)
+    return _holder_in(path, _CHILDREN)
 
 
 @contextlib.contextmanager
@@ -185,51 +188,60 @@ def held_for_a_moment(path: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        both = (_SUPERVISORS_BYTE, _CHILDRENS_BYTE)
-        yield all(_living_holder(descriptor, byte) is None for byte in both)
+        both = (_SUPERVISORS, _CHILDREN)
+        yield all(_living_holder(descriptor, those) is None for those in both)
     finally:
         os.close(descriptor)
 
 
-def _holder_in(path: Path, byte: int) -> int | None:
+def _holder_in(path: Path, those: range) -> int | None:
     try:
         descriptor = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        holder = _holder(descriptor, byte)
+        return _first_living(_holders(descriptor, those))
     finally:
         os.close(descriptor)
-    return None if holder is None or proc.is_ending(holder) else holder
 
 
-def _try_lock(descriptor: int, byte: int) -> int | None:
-    """None where the byte is ours now, else the pid of its holder (0 where it just ended)."""
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
-    except OSError as error:
-        if error.errno not in {errno.EACCES, errno.EAGAIN}:
-            raise
-        return _holder(descriptor, byte) or 0
-    return None
-
-
-def _living_holder(descriptor: int, byte: int) -> int | None:
-    """Who has the byte; None where this process has it now. Who was killed holds its locks a moment
-    longer than it can do anything, and a last thread may hold them when all else is gone."""
+def _living_holder(descriptor: int, those: range) -> int | None:
+    """Who has the bytes; None where this process has them now. Who was killed holds its locks a
+    moment longer than it can do anything, and a last thread may hold them when all else is gone."""
     deadline = time.monotonic() + _DEAD_HOLD_FOR_S
-    while (holder := _try_lock(descriptor, byte)) is not None:
-        is_dead = not holder or proc.is_ending(holder)
-        if not is_dead or time.monotonic() > deadline:
-            return holder
+    while not _try_lock(descriptor, those):
+        holders = list(_holders(descriptor, those))
+        living = _first_living(holders)
+        if living is not None or (holders and time.monotonic() > deadline):
+            return holders[0] if living is None else living
         time.sleep(0.01)
     return None
 
 
-def _holder(descriptor: int, byte: int) -> int | None:
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-    return None if kind == fcntl.F_UNLCK else pid
+def _first_living(holders: Iterable[int]) -> int | None:
+    """Of who lives in another container, the kernel tells the number 0."""
+    return next((pid for pid in holders if not pid or not proc.is_ending(pid)), None)
+
+
+def _try_lock(descriptor: int, those: range) -> bool:
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, len(those), those.start)
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EAGAIN}:
+            raise
+        return False
+    return True
+
+
+def _holders(descriptor: int, those: range) -> Iterator[int]:
+    while those:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, those.start, len(those), 0)
+        told = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
+        kind, _, start, length, pid = _FLOCK.unpack(told)
+        if kind == fcntl.F_UNLCK:
+            return
+        yield pid
+        those = range(start + length, those.stop) if length else range(0)
 
 
 def _already_running(name: str, pid: int) -> str:
