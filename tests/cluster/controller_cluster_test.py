@@ -13,6 +13,7 @@ from harness.golden import Golden
 from harness.produce_raw import batch_of, produce_request
 from harness.raw import RawClient
 from harness.spoken import script
+from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k00_produce as k00
 from tidelog.wire.messages import k03_metadata as k03
@@ -125,6 +126,9 @@ def test_a_broker_that_stops_leads_nothing_when_it_ends(
 ) -> None:
     assert create(clients[0], "t", *[[1, 2, 0], [2, 0, 1]] * (PARTITIONS // 2)) == 0
     three.done("broker", "stop", "1")
+    decided = open_folder(three.data).image.names["t"].partitions
+    assert [one.leader for one in decided] == [2] * PARTITIONS
+    three.until_heard()
     assert leaders(clients[0], "t") == [2] * PARTITIONS
     assert leaders(clients[2], "t") == [2] * PARTITIONS
     assert "lossy_election" not in three.logs()

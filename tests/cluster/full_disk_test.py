@@ -32,7 +32,7 @@ def staged_with_small_disk(folder: Path, broker: int) -> Iterator[tuple[Stage, P
         disk = cluster.data / f"broker-{broker}"
     with own_mounts():
         small_disk(disk, DISK_BYTES)
-        with staged(folder, "min.insync.replicas=2", lag_ms=1_000) as stage:
+        with staged(folder, "min.insync.replicas=2", lag_ms=2_000) as stage:
             yield stage, disk
 
 

@@ -22,7 +22,7 @@ A, B, C = range(3)
 TEN = [b"%d" % number for number in range(10)]
 LARGE = bytes(200_000)
 BACKLOG = 320
-BETWEEN_WINDOWS_MS = 400
+BETWEEN_WINDOWS_MS = 800
 TORN_BYTES = 1 << 20
 
 
@@ -97,7 +97,7 @@ def test_messages_for_an_earlier_life_mean_nothing_to_the_next(tmp_path: Path) -
         stage.sent_to_leader(*TEN)
         stage.kill(B)
         stage.start(B)
-        assert stage.log(B) == "0-9:0"
+        assert stage.log(B) in {"0-9:0", "0-19:0"}, "before its own copy, or after it"
         stage.until_isr(A, B, C)
         stage.slow(A, B, 0)
         stage.sent(*TEN)

@@ -65,7 +65,7 @@ def refused(stage: Stage, broker: int) -> None:
 
 def test_isr_shrink_expand(tmp_path: Path) -> None:
     """5.19: a follower that is cut off holds nobody up for long, and comes back by itself."""
-    with staged(tmp_path, "min.insync.replicas=2", lag_ms=1_000) as stage:
+    with staged(tmp_path, "min.insync.replicas=2", lag_ms=2_000) as stage:
         stage.sent(b"before")
         epoch = stage.view().partition_epoch
         stage.cut(A, C)

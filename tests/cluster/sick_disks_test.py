@@ -206,7 +206,7 @@ def test_a_disk_that_is_full_at_a_flush_has_lost_what_it_took(stage: Stage) -> N
 
 def test_a_follower_whose_disk_is_full_holds_nobody_up(tmp_path: Path) -> None:
     """Its broker tells that nothing is free, though the machine's disk has room for all others."""
-    with staged(tmp_path, "min.insync.replicas=2", lag_ms=1_000) as stage:
+    with staged(tmp_path, "min.insync.replicas=2", lag_ms=2_000) as stage:
         stage.sent(b"before")
         sick(stage, "full-disk", C)
         assert stage.sent(b"without it") == [1]
@@ -230,7 +230,7 @@ def free(stage: Stage, broker: int) -> int:
 def test_a_follower_whose_disk_is_slow_leaves_in_time_and_comes_back(tmp_path: Path) -> None:
     """Under `commit` it answers for what it has flushed: nobody waits longer than it takes to leave
     it out, and nothing is acknowledged before that."""
-    with staged(tmp_path, "min.insync.replicas=2", "flush.policy=commit", lag_ms=1_000) as stage:
+    with staged(tmp_path, "min.insync.replicas=2", "flush.policy=commit", lag_ms=2_000) as stage:
         stage.sent(b"before")
         sick(stage, "slow-disk", C, "--fsync-delay", "20s", "--partition", "t:0", "--once")
         assert stage.sent(b"without it") == [1]
