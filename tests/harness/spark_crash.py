@@ -31,7 +31,6 @@ LATE_ROWS = "SPARK_CRASH_LATE_ROWS"
 """How many rows come right after a stream that begins at latest was told where that is."""
 PLANNED = "planned"
 """A micro-batch is noted, and its tasks are asked for."""
-_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Blow(NamedTuple):
@@ -149,12 +148,7 @@ def source_of(spark: SparkSession, asked: dict[str, Any]) -> DataFrame:
 
 
 def main(asked: dict[str, Any]) -> None:
-    conf = {
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": _QUICK_START,
-        "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": _QUICK_START,
-    }
+    conf = {"spark.driver.memory": "1g", "spark.executor.memory": "512m"}
     spark = session(asked["master"], app="crash", conf=conf)
     spark.dataSource.register(DyingSource)
     query = (

@@ -19,7 +19,6 @@ from tidelog.spark.sessions import read_stream, session
 ROWS = 300
 CONF = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestampType", "headers"]
