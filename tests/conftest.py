@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,11 @@ if settings.get_current_profile_name() == "ci":
     # worker ran before.
     vars(providers)["is_local_module_file"] = lambda _path: False
 
+
+# Images of containers often forbid to keep bytecode. The tests start processes by the thousand, and
+# each would compile anew all that it imports: a fifth of the run's time on a processor.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Who starts the run in the background has it ignore Ctrl-C and hang-ups, and all children inherit
 # that: the tests of what these signals do would wait for nothing.
