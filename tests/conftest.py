@@ -58,8 +58,18 @@ def descriptors_are_let_go() -> Iterator[None]:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: at any time some test waits for others' processes."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are processors: at any time some tests wait for others' processes."""
+    return (os.cpu_count() or 1) + 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who may take longest begins, or the run would end in waiting for one of them."""
+    items.sort(key=_time_allowed_s, reverse=True)
+
+
+def _time_allowed_s(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("timeout")
+    return marker.args[0] if marker else 0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
