@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from harness.cluster import cluster, fresh_cluster
+from harness.dropped_sockets import forgive_kafka_python
 from harness.golden import golden
 
 __all__ = ["cluster", "fresh_cluster", "golden"]
@@ -65,6 +66,11 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Who may take longest begins, or the run would end in waiting for one of them."""
     items.sort(key=_time_allowed_s, reverse=True)
+
+
+def pytest_collection_finish() -> None:
+    """By now everything is loaded."""
+    forgive_kafka_python()
 
 
 def _time_allowed_s(item: pytest.Item) -> int:

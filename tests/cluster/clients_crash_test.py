@@ -1,8 +1,7 @@
 """Idempotent producers whose answers are lost or whose broker dies: each record is there once."""
 
-import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -26,24 +25,12 @@ from harness.cluster import Cluster
 PACED = [name for name in WRITERS if name != "kafkajs"]
 """kafkajs takes its records as a list, so none can come while the broker is away."""
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.usefixtures("client_garbage"),
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
-]
+pytestmark = pytest.mark.slow
 
 CRASHES = 3
 LOSSES = 4
 RECORDS_A_LEG = 200
 """Handed over between one fault and the next."""
-
-
-@pytest.fixture
-def client_garbage() -> Iterator[None]:
-    """kafka-python leaves sockets of refused connections to the collector: let it find them here,
-    where the mark above forgives them."""
-    yield
-    gc.collect()
 
 
 @pytest.mark.parametrize("name", PACED)
