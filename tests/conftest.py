@@ -34,7 +34,7 @@ if settings.get_current_profile_name() == "ci":
 
 
 # Images of containers often forbid to keep bytecode. The tests start processes by the thousand, and
-# each would compile anew all that it imports: a fifth of the run's time on a processor.
+# each would compile anew all that it imports: a tenth of the run's time on a processor.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
