@@ -26,19 +26,25 @@ def test_nobody_is_elected_for_whose_log_might_still_be_mended() -> None:
     assert lossy.view.leader == ONE
 
 
-def test_who_comes_back_with_a_damaged_log_is_not_elected() -> None:
+def back_with_damage(*, late: bool) -> Lossy:
+    """All are lost, and THREE comes back first, with a damaged log."""
     lossy = Lossy()
     for broker in (ONE, TWO, THREE):
         lossy.lose(broker)
     assert set(lossy.view.elr) == {TWO, THREE}
     lossy.ask(registering(THREE, 2))
-    lossy.tell_damage(THREE)
+    lossy.tell_damage(THREE, late=late)
     lossy.apply(THREE, 2)
     assert (lossy.view.leader, lossy.view.elr, lossy.view.last_known) == (
         NO_LEADER,
         (TWO,),
         (THREE,),
     )
+    return lossy
+
+
+def test_who_comes_back_with_a_damaged_log_is_not_elected() -> None:
+    lossy = back_with_damage(late=False)
     lossy.join(TWO, 2)
     assert lossy.view.leader == TWO
     lossy.take_back(THREE)
@@ -47,17 +53,7 @@ def test_who_comes_back_with_a_damaged_log_is_not_elected() -> None:
 
 def test_who_is_not_let_in_yet_may_tell_of_a_damaged_log_by_an_image_that_is_old() -> None:
     """Else it is let in as one that has everything, and elected."""
-    lossy = Lossy()
-    for broker in (ONE, TWO, THREE):
-        lossy.lose(broker)
-    lossy.ask(registering(THREE, 2))
-    lossy.tell_damage(THREE, late=True)
-    lossy.apply(THREE, 2)
-    assert (lossy.view.leader, lossy.view.elr, lossy.view.last_known) == (
-        NO_LEADER,
-        (TWO,),
-        (THREE,),
-    )
+    lossy = back_with_damage(late=True)
     lossy.join(TWO, 2)
     assert (lossy.view.leader, lossy.view.lossy_elections) == (TWO, 0)
 
