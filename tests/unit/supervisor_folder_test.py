@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,35 @@ from tidelog.tools.supervisor.folder import (
     pointer_of,
     run_in,
     sentences,
+)
+
+
+@contextlib.contextmanager
+def another(path: Path, does: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that has done something with the folder and waits; it is killed in the end."""
+    program = (
+        "import sys; from pathlib import Path; from tidelog.tools.supervisor.folder import *\n"
+        f"path = Path(sys.argv[1]); {does}"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "done\n"
+            yield other
+        finally:
+            other.kill()
+
+
+CLAIMS = "DataFolder.claim(path, 'default')"
+WAITS = "print('done', flush=True); sys.stdin.read()"
+LEAVES_A_THREAD = (
+    "import ctypes, threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); "
+    "print('done', flush=True); ctypes.CDLL(None).pthread_exit(None)"
 )
 
 
@@ -130,23 +160,9 @@ def test_what_the_file_system_refuses_becomes_a_sentence(
 
 
 def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from tidelog.tools.supervisor.folder import *\n"
-        "DataFolder.claim(Path(sys.argv[1]), 'default'); print('claimed', flush=True)\n"
-        "sys.stdin.read()"
-    )
-    other = subprocess.Popen(
-        [sys.executable, "-c", program, tmp_path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "claimed\n"
+    with another(tmp_path, f"{CLAIMS}; {WAITS}") as other:
         assert is_held(tmp_path)
         assert f"cluster 'default' is already running (pid {other.pid})" in refusal(tmp_path)
-        other.kill()
     assert not is_held(tmp_path)
     DataFolder.claim(tmp_path, "default").let_go()
 
@@ -154,17 +170,7 @@ def test_a_folder_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sweeps", [False, True])
 def test_who_is_dead_but_for_a_thread_is_waited_for(tmp_path: Path, *, sweeps: bool) -> None:
     """A kill ends the threads of a process one after the other, and the lock with the last."""
-    program = (
-        "import ctypes, sys, threading, time; from pathlib import Path\n"
-        "from tidelog.tools.supervisor.folder import *\n"
-        "DataFolder.claim(Path(sys.argv[1]), 'default')\n"
-        "threading.Thread(target=time.sleep, args=(60,)).start(); print('claimed', flush=True)\n"
-        "ctypes.CDLL(None).pthread_exit(None)"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "claimed\n"
+    with another(tmp_path, f"{CLAIMS}; {LEAVES_A_THREAD}") as other:
         until(lambda: proc.is_gone(other.pid), "it looks dead")
         assert not is_held(tmp_path)
         threading.Timer(0.3, other.kill).start()
@@ -179,20 +185,9 @@ def test_a_dead_child_that_still_holds_the_folder_hides_no_living_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead: int
 ) -> None:
     DataFolder.claim(tmp_path, "default").let_go()
-    program = (
-        "import sys; from pathlib import Path; from tidelog.tools.supervisor.folder import *\n"
-        "hold_as_child(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    with contextlib.ExitStack() as both:
-        children = []
-        for _ in range(2):
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            both.enter_context(child)
-            both.callback(child.kill)
-            assert child.stdout is not None
-            assert child.stdout.readline() == b"held\n"
-            children.append(child.pid)
+    holds = f"hold_as_child(path); {WAITS}"
+    with another(tmp_path, holds) as first, another(tmp_path, holds) as second:
+        children = [first.pid, second.pid]
         monkeypatch.setattr(proc, "is_ending", lambda pid: pid == children[dead])
         assert child_in(tmp_path) == children[1 - dead]
     monkeypatch.undo()
