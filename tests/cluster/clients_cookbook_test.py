@@ -14,7 +14,7 @@ from harness.documents import blocks
 from harness.need import need
 from harness.tidy_checks import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # a new machine downloads first
 
 PAGE = (ROOT / "docs/clients.md").read_text(encoding="utf-8")
 ADDRESS = "127.0.0.1:9092"
@@ -53,7 +53,7 @@ def test_the_go_program_runs(cluster: Running, tmp_path: Path) -> None:
     for name in ("go.mod", "go.sum"):
         shutil.copy(built.HERE / "franz" / name, tmp_path)
     (tmp_path / "main.go").write_text(_here(program.body, cluster))
-    _run(["go", "build", "-o", "program", "."], tmp_path)
+    built.go_build(tmp_path, "program")
     assert _run(["./program"], tmp_path) == "0 neap tide\n"
 
 
