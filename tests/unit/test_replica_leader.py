@@ -136,6 +136,38 @@ def test_an_addition_of_which_nothing_is_known_counts_on() -> None:
     assert vouch(leader, TWO, 6) is None
 
 
+def in_doubt() -> Leader:
+    """TWO is in sync; nobody knows whether the addition of THREE was taken."""
+    leader = leader_of(view(isr=(ONE, TWO)), end=5, high_watermark=5)
+    vouch(leader, TWO, 5)
+    vouch(leader, THREE, 5)
+    propose(leader, 0, THREE)
+    leader.unanswered()
+    return leader
+
+
+def test_a_leader_in_doubt_proposes_even_the_in_sync_set_there_is() -> None:
+    leader = in_doubt()
+    assert propose(leader, 0) == (ONE, TWO)
+    assert propose(leader, 0) is None
+    leader.appended(START, Offset(6))
+    vouch(leader, TWO, 6)
+    assert leader.high_watermark == 5
+    confirmed = leader.confirmed(view(isr=(ONE, TWO), partition_epoch=1))
+    assert confirmed == AdvanceHighWatermark(Offset(6))
+    assert propose(leader, 0) is None
+
+
+def test_the_refusal_of_a_later_proposal_says_nothing_of_an_unanswered_one() -> None:
+    leader = in_doubt()
+    propose(leader, 0)
+    leader.appended(START, Offset(6))
+    vouch(leader, TWO, 6)
+    assert leader.refused() is None
+    assert leader.in_doubt
+    assert propose(leader, 0) == (ONE, TWO)
+
+
 def test_a_removed_member_counts_until_the_record_says_so() -> None:
     leader = leader_of(view(), end=5, high_watermark=5)
     leader.appended(at(0), Offset(6))

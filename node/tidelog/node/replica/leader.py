@@ -47,6 +47,7 @@ class Leader:
     __slots__ = (
         "_asked_min",
         "_counted",
+        "_doubted",
         "_factor",
         "_me",
         "_members",
@@ -88,6 +89,8 @@ class Leader:
         """A proposal is under way, and its outcome is not known."""
         self._proposed: frozenset[BrokerId] = frozenset()
         """Whose addition was proposed: they count as members until the record says otherwise."""
+        self._doubted: frozenset[BrokerId] = frozenset()
+        """Those of them that were proposed without an answer: the controller may still add them."""
         self._take(view)
         for member in self._members.values():
             member.caught_up = member.marked = now
@@ -111,7 +114,7 @@ class Leader:
         assert view.leader_epoch == self.epoch, view
         if view.partition_epoch > self.partition_epoch:
             self.proposing = False
-            self._proposed = frozenset()
+            self._proposed = self._doubted = frozenset()
         self._take(view)
         return self._advance()
 
@@ -265,7 +268,11 @@ class Leader:
         joining: Iterable[BrokerId],
         heard: Callable[[BrokerId], Instant],
     ) -> tuple[BrokerId, ...] | None:
-        """The ISR as it should be; None where it is so, or a proposal is under way (rule 5)."""
+        """The ISR as it should be, or None if no proposal is needed or one is under way (rule 5).
+
+        While an earlier proposal is in doubt, even an unchanged ISR is proposed: once the record of
+        it is written, the earlier proposal is void, because its partition epoch is too old.
+        """
         if self.proposing:
             return None
         wanted = set(joining)
@@ -275,7 +282,7 @@ class Leader:
             if broker in wanted
             or (broker in self.in_sync and not self.is_overdue(broker, now, lag_max, heard))
         )
-        if set(isr) == set(self.in_sync):
+        if set(isr) == set(self.in_sync) and not self.in_doubt:
             return None
         self.proposing = True
         self._proposed |= frozenset(isr) - frozenset(self.in_sync)
@@ -283,12 +290,19 @@ class Leader:
         return isr
 
     def refused(self) -> AdvanceHighWatermark | None:
-        """The coordinator decided nothing: what was proposed is no more."""
+        """The latest proposal was not taken. Of earlier ones in doubt this says nothing."""
         self.proposing = False
-        self._proposed = frozenset()
+        self._proposed = self._doubted
         self._recast()
         return self._advance()
 
     def unanswered(self) -> None:
-        """Nobody knows whether it was decided: propose again, and count the added ones still."""
+        """Nobody knows whether the proposal was taken: the added replicas count until a record of
+        this partition ends the doubt, and the leader proposes again to get such a record."""
         self.proposing = False
+        self._doubted = self._proposed
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether an addition was proposed and the controller may still write it down."""
+        return bool(self._doubted)

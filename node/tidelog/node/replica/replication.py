@@ -117,6 +117,8 @@ class Replication:
         """Led here, and some in-sync member may not hold all of it."""
         self._candidates: dict[Replica, None] = {}
         """Led here, and some replica may join that could not be proposed when it came so far."""
+        self._refused: set[Replica] = set()
+        """Led here, and a proposal was refused since the last tick: wait for the next one."""
         self._silent: set[BrokerId] = set()
         self._last_tick: Instant | None = None
         self._patient_until = Instant(0)
@@ -168,6 +170,7 @@ class Replication:
         self, now: Instant, replica: Replica, advance: AdvanceHighWatermark | None
     ) -> None:
         """A new record of a partition that is led here, in the same epoch."""
+        self._refused.discard(replica)
         self._watch(replica, _leader(replica))
         self._look_for_joining(now, replica)
         if advance is not None:
@@ -205,6 +208,7 @@ class Replication:
     def _unwatch(self, replica: Replica) -> None:
         self._lagging.pop(replica, None)
         self._candidates.pop(replica, None)
+        self._refused.discard(replica)
 
     # -- data
 
@@ -259,7 +263,7 @@ class Replication:
         member = leader.member(peer)
         begins_later = member is not None and log_start > member.log_start
         advance = leader.vouched(now, peer, end, log_start)
-        if peer not in leader.in_sync and leader.may_join(peer):
+        if peer not in leader.in_sync and leader.may_join(peer) and replica not in self._refused:
             self._look_for_joining(now, replica)
         if advance is not None:
             self._advanced(now, replica, advance)
@@ -349,6 +353,7 @@ class Replication:
             self._look_for_silence(now)
             self._look_for_lag(now)
         self._look_for_standstill()
+        self._refused.clear()
         for replica in list(self._candidates):
             self._look_for_joining(now, replica)
 
@@ -403,18 +408,20 @@ class Replication:
             if leader.may_join(feed.outgoing.peer)
         ]
         joining = [stream.peer for stream in able if self._is_eligible(now, leader, stream)]
-        if joining and not leader.proposing:
+        if joining or leader.in_doubt:
             self._propose(now, replica, joining)
-        if len(joining) == len(able) and self._epoch is not None and not leader.proposing:
-            self._candidates.pop(replica, None)
-        elif able:
+        waits = leader.proposing or self._epoch is None or len(joining) < len(able)
+        if leader.in_doubt or (able and waits):
             self._candidates[replica] = None
+        elif not waits:
+            self._candidates.pop(replica, None)
 
     def _is_eligible(self, now: Instant, leader: Leader, stream: Outgoing) -> bool:
         """Rule 3, as far as the cluster knows the follower; and it must not have to go again for
         rule 4 at once, or with the next batch, which it could not write."""
-        view = self._image.brokers.get(stream.peer)
-        if view is None or view.fenced or view.epoch != stream.broker_epoch:
+        if not self._image.is_active(stream.peer):
+            return False
+        if self._image.brokers[stream.peer].epoch != stream.broker_epoch:
             return False
         if self._is_full(now, stream.peer):
             return False
@@ -454,7 +461,8 @@ class Replication:
         changes: Sequence[IsrChange],
         outcomes: Sequence[ErrorCode] | ErrorCode,
     ) -> None:
-        """The answer; one code for all where nobody knows what became of them."""
+        """The answer: a code for each, or one for all. The latter says that nobody knows whether
+        they were taken, unless it is NOT_CONTROLLER: then they were never sent."""
         for index, change in enumerate(changes):
             replica = self._replica(change.topic, change.partition)
             leader = None if replica is None else replica.leader
@@ -466,16 +474,24 @@ class Replication:
             ):
                 continue
             self._watch(replica, leader)
-            if isinstance(outcomes, ErrorCode):
+            outcome = outcomes if isinstance(outcomes, ErrorCode) else outcomes[index]
+            is_known = outcomes is ErrorCode.NOT_CONTROLLER or not isinstance(outcomes, ErrorCode)
+            if not is_known:
                 leader.unanswered()
                 self._candidates[replica] = None
-            elif outcomes[index] is not ErrorCode.NONE:
-                self._note(Kind.ISR_REFUSED, replica, (outcomes[index], leader.epoch))
-                self._candidates[replica] = None
-                advance = leader.refused()
-                if advance is not None:
-                    replica.standstill = _WORTH_TELLING
-                    self._advanced(now, replica, advance)
+            elif outcome is not ErrorCode.NONE:
+                self._not_taken(now, replica, outcome)
+
+    def _not_taken(self, now: Instant, replica: Replica, code: ErrorCode) -> None:
+        """Try again at the next tick, not with each ack: the image must change first."""
+        leader = _leader(replica)
+        self._note(Kind.ISR_REFUSED, replica, (code, leader.epoch))
+        self._candidates[replica] = None
+        self._refused.add(replica)
+        advance = leader.refused()
+        if advance is not None:
+            replica.standstill = _WORTH_TELLING
+            self._advanced(now, replica, advance)
 
     def _replica(self, topic: Uuid, partition: int) -> Replica | None:
         view = self._image.topics.get(topic)
