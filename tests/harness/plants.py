@@ -138,6 +138,11 @@ def _kip_966() -> list[Swap]:
     return [(elections, "files_lost", lambda _view, _broker, _rules: None)]
 
 
+def _proposed_once() -> list[Swap]:
+    """After a proposal without an answer the leader counts the added replica, and asks no more."""
+    return [(Leader, "in_doubt", property(lambda _self: False))]
+
+
 def _unclean() -> list[Swap]:
     """An election that may lose records is not counted."""
     changed = elections.changed
@@ -262,6 +267,7 @@ PLANTS: Final[dict[str, Callable[[], list[Swap]]]] = {
     "epoch_kept": _epoch_kept,
     "fsync_wrong_file": _fsync_wrong_file,
     "moved_too_early": _moved_too_early,
+    "proposed_once": _proposed_once,
     "skip_dirsync": _skip_dirsync,
     "skip_fsync": _skip_fsync,
     "unclean": _unclean,

@@ -52,6 +52,8 @@ COPIES = 0.2
 class TransactionHistory(History):
     """As any history; what `power` takes was written under the policy that loses nothing."""
 
+    leaves_one_dead = False
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         rng = self.draw = Random(seed + 3)

@@ -198,6 +198,7 @@ DRAWN = {
     "kafka_7415": 5,
     "kafka_9835": 2,
     "kip_966": 0,
+    "proposed_once": 5,
     "unclean": 3,
     "unclean_by_default": 0,
 }
