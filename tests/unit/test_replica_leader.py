@@ -153,7 +153,7 @@ def test_a_leader_in_doubt_proposes_even_the_in_sync_set_there_is() -> None:
     leader.appended(START, Offset(6))
     vouch(leader, TWO, 6)
     assert leader.high_watermark == 5
-    confirmed = leader.confirmed(view(isr=(ONE, TWO), partition_epoch=1))
+    confirmed = leader.confirmed(view(isr=(ONE, TWO), partition_epoch=1), 1)
     assert confirmed == AdvanceHighWatermark(Offset(6))
     assert propose(leader, 0) is None
 
@@ -174,8 +174,18 @@ def test_a_removed_member_counts_until_the_record_says_so() -> None:
     vouch(leader, TWO, 6, 10_500)
     assert propose(leader, 10_500) == (ONE, TWO)
     assert leader.high_watermark == 5
-    confirmed = leader.confirmed(view(isr=(ONE, TWO), partition_epoch=1))
+    confirmed = leader.confirmed(view(isr=(ONE, TWO), partition_epoch=1), 1)
     assert confirmed == AdvanceHighWatermark(Offset(6))
+
+
+def test_an_in_sync_set_and_a_minimum_that_come_together_count_together() -> None:
+    """Taken one after the other, either could be counted under the other's old value."""
+    leader = leader_of(view(isr=(ONE, TWO)), end=5, high_watermark=4)
+    vouch(leader, TWO, 4)
+    assert leader.confirmed(view(isr=(ONE,), partition_epoch=1), 2) is None
+    assert leader.confirmed(view(isr=(ONE,), partition_epoch=2), 1) == AdvanceHighWatermark(
+        Offset(5)
+    )
 
 
 def test_one_proposal_is_under_way_at_a_time() -> None:
@@ -184,7 +194,7 @@ def test_one_proposal_is_under_way_at_a_time() -> None:
     vouch(leader, THREE, 5)
     assert propose(leader, 0, TWO) == (ONE, TWO)
     assert propose(leader, 0, THREE) is None
-    leader.confirmed(view(isr=(ONE, TWO), partition_epoch=1))
+    leader.confirmed(view(isr=(ONE, TWO), partition_epoch=1), 1)
     assert propose(leader, 0, THREE) == (ONE, TWO, THREE)
 
 

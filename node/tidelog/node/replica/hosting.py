@@ -284,7 +284,8 @@ class Hosting:
     def _lead(self, now: Instant, topic: TopicView, replica: Replica, view: PartitionView) -> None:
         leader = replica.leader
         if leader is not None and leader.epoch == view.leader_epoch:
-            self._roles.confirmed(now, replica, leader.confirmed(view))
+            wanted = self._settings_of(topic).min_in_sync
+            self._roles.confirmed(now, replica, leader.confirmed(view, wanted))
             return
         log = replica.log
         self._begin_epoch(log, Epoch(view.leader_epoch))

@@ -108,13 +108,18 @@ class Leader:
         self._members = {one: self._members.get(one) or Member() for one in others}
         self._recast()
 
-    def confirmed(self, view: PartitionView) -> AdvanceHighWatermark | None:
-        """A new record of this partition is in the image: proposals of before it are decided."""
+    def confirmed(self, view: PartitionView, min_in_sync: int) -> AdvanceHighWatermark | None:
+        """A new record of this partition is in the image: proposals of before it are decided.
+
+        What the topic asks for by now is taken in the same step. The controller decided on this ISR
+        with that minimum in mind, so the ISR must not count under an earlier one.
+        """
         assert view.leader == self._me, view
         assert view.leader_epoch == self.epoch, view
         if view.partition_epoch > self.partition_epoch:
             self.proposing = False
             self._proposed = self._doubted = frozenset()
+        self._asked_min = min_in_sync
         self._take(view)
         return self._advance()
 
