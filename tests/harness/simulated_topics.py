@@ -31,27 +31,14 @@ class TopicRequests(ABC):
     ) -> None:
         """A topic on these brokers, the first of which leads; known everywhere afterwards."""
         brokers = [*replicas] or list(self.lives)
-        topic = creation.CreatableTopic(
-            name=name,
-            num_partitions=-1,
-            replication_factor=-1,
-            configs=[
-                creation.CreatableTopicConfig(name=key.replace("_", "."), value=value)
-                for key, value in configs.items()
-            ],
-            assignments=[
-                creation.CreatableReplicaAssignment(
-                    partition_index=at,
-                    broker_ids=_from(brokers, at),
-                )
-                for at in range(partitions)
-            ],
-        )
-        request = creation.CreateTopicsRequest(topics=[topic])
-        frame = self._forward(joined(encode_request(creation.API, 7, 1, None, request)))
+        frame = self._forward(_creation(name, brokers, partitions, configs))
         _, answer = decode_response(creation.API, 7, memoryview(frame))
         assert [row.error_code for row in answer.topics] == [0], answer
         self.until(lambda: all(name in life.link.image.names for life in self.lives.values()))
+
+    def begin_create(self, life: Life, name: str, *replicas: BrokerId) -> None:
+        """And do not wait for it."""
+        self._begin(life, _creation(name, [*replicas], 1, {}))
 
     def delete(self, name: str) -> None:
         state = deletion.DeleteTopicState(name=name)
@@ -99,6 +86,29 @@ class TopicRequests(ABC):
         life.turn(lambda: life.forward(key, frame[4:], "127.0.0.1:1", deadline, done))
         self.until(lambda: bool(results))
         return results[0]
+
+
+def _creation(
+    name: str, brokers: list[BrokerId], partitions: int, configs: dict[str, str]
+) -> bytes:
+    topic = creation.CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=[
+            creation.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+        assignments=[
+            creation.CreatableReplicaAssignment(
+                partition_index=at,
+                broker_ids=_from(brokers, at),
+            )
+            for at in range(partitions)
+        ],
+    )
+    request = creation.CreateTopicsRequest(topics=[topic])
+    return joined(encode_request(creation.API, 7, 1, None, request))
 
 
 def _from(brokers: list[BrokerId], at: int) -> list[int]:

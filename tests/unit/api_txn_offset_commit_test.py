@@ -255,3 +255,17 @@ def test_a_transaction_is_open_also_for_a_group_that_was_deleted(bench: GroupBen
     end_in_group(bench, "g", PRODUCER, committed=True)
     assert fetch_offsets(bench, "g") == {("t", 0): 6}
     assert Partition(0) in {row[1] for row in fetch_offsets(bench, "g")}
+
+
+def test_a_topic_deleted_meanwhile_gets_none_and_the_next_of_its_name_keeps_its_own(
+    bench: GroupBench,
+) -> None:
+    """The coordinator of the transaction is asked while the topic goes and comes back."""
+    asked = start(bench, {0: 77})
+    bench.delete(bench.image.names["t"].id)
+    bench.topic("t", 3)
+    commit(bench, "g", {"t": [5]})
+    answer(bench)
+    assert codes(asked) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    end_in_group(bench, "g", PRODUCER, committed=True)
+    assert fetch_offsets(bench, "g", t=1) == {("t", 0): 5}

@@ -21,8 +21,8 @@ from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 from tidelog.node.groups.requests import (
     READ_ONLY,
     CommitInTransaction,
+    ForgetDeletedTopics,
     MemberDisconnected,
-    TopicDeleted,
 )
 from tidelog.node.groups.shard import GroupShard
 from tidelog.node.metadata.image import Changes, MetadataImage
@@ -86,6 +86,9 @@ class Hosted:
     appended: Offset = Offset(0)
     waiter: Waiter | None = None
     calls: dict[RequestId, Done] = field(default_factory=dict)
+    owes_look: bool = True
+    """Whether it has yet to look for commits of topics that were deleted: since it was opened, or
+    since the image lost one."""
     answering: int = 0
     """Of these, those whose answers the host has given and that are on their way."""
 
@@ -199,8 +202,28 @@ class Groups:
         count = 0 if topic is None else len(topic.partitions)
         for index in {*range(count), *self._hosted}:
             self._settle_role(now, Partition(index))
-        for gone in () if changes is None else changes.deleted:
-            self.ask_each(now, TopicDeleted(gone.name), _nobody_waits)
+        if changes is not None and changes.deleted:
+            for hosted in self._hosted.values():
+                hosted.owes_look = True
+        for hosted in self._open():
+            # The image may also say that there are enough in-sync replicas again.
+            self._forget_deleted(now, hosted)
+
+    def _forget_deleted(self, now: Instant, hosted: Hosted) -> None:
+        """Look for commits of deleted topics, if that is due. Without enough in-sync replicas that
+        is refused, and stays due."""
+        is_open = hosted.host is not None and hosted.is_led
+        if not hosted.owes_look or not is_open or self._around.replicas.retiring:
+            return
+
+        def looked(more: object) -> None:
+            if more is not False:
+                hosted.owes_look = True
+            if more is True:
+                self.alarm(Instant(0))
+
+        hosted.owes_look = False
+        self._request(now, hosted, ForgetDeletedTopics(), looked)
 
     def _settle_role(self, now: Instant, partition: Partition) -> None:
         hosted = self._hosted.get(partition)
@@ -248,11 +271,14 @@ class Groups:
                 if loading.has_read:
                     break  # the others have their turn when whoever else waits had theirs
         for hosted in self._open():
-            assert hosted.host is not None
-            due = hosted.host.deadline()
-            if due is not None and due <= now:
-                self._drive(now, hosted, Tick())
+            self._forget_deleted(now, hosted)
+            self._do_what_is_due(now, hosted)
         return now if self.is_loading else self._earliest()
+
+    def _do_what_is_due(self, now: Instant, hosted: Hosted) -> None:
+        due = None if hosted.host is None else hosted.host.deadline()
+        if due is not None and due <= now:
+            self._drive(now, hosted, Tick())
 
     def _earliest(self) -> Instant | None:
         dues = (one.host.deadline() for one in self._open() if one.host is not None)
@@ -282,6 +308,7 @@ class Groups:
             hosted.shard.loaded(now)
             hosted.host = ShardHost(hosted.shard, committed=end)
             self._rest(now, hosted)
+            self._forget_deleted(now, hosted)
             return
 
         def wake(at: Instant) -> None:

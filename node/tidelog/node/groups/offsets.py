@@ -50,6 +50,10 @@ class Offsets:
         """What it has committed, and what its open transactions commit."""
         return {*self.of(group), *self._pending.get(group, ())}
 
+    def pending(self, group: str, where: tuple[str, int]) -> Iterator[CommittedOffset]:
+        """What open transactions will commit of this partition."""
+        return (one.value for one in self._pending.get(group, {}).get(where, {}).values())
+
     def replay(self, record: OffsetRecord) -> None:
         self._replayed += 1
         where = (record.topic, record.partition)

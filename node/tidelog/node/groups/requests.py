@@ -91,11 +91,9 @@ class ListedGroup(NamedTuple):
     kind: str
 
 
-class TopicDeleted(Struct, frozen=True):
-    """The topic is gone, and its offsets with it: nobody shall read them under its name again.
-    Nobody waits for an answer, which is None."""
-
-    topic: str
+class ForgetDeletedTopics(Struct, frozen=True):
+    """Forget the commits of topics that the image no longer has, or has under another id. Answered
+    with whether more are left: one decision forgets a bounded number of them."""
 
 
 # -- of the classic protocol

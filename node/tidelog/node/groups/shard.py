@@ -6,9 +6,10 @@ into records, and only their replay changes what a fail-over must not lose.
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, assert_never
 
-from tidelog.kernel.ids import RequestId
+from tidelog.kernel.ids import ZERO_UUID, RequestId
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import GROUP_BYTES_MAX
 from tidelog.kernel.shard import Decision
@@ -34,7 +35,7 @@ from tidelog.wire.errors import ErrorCode, Rejected
 
 EMPTY: Final = "Empty"
 _MINUTE_MS: Final = 60_000
-_EXPIRED_AT_ONCE_MAX: Final = 1_000
+FORGOTTEN_AT_ONCE_MAX: Final = 1_000
 """Offsets forgotten by one decision; the rest waits for the next turn of the loop."""
 
 Answerer = Callable[[Instant, RequestId, Any, Draft], None]
@@ -66,7 +67,7 @@ class GroupShard:
             ask.DeleteOffsets: self._delete_offsets,
             ask.DeleteGroup: self._delete_group,
             ask.ListGroups: self._list_groups,
-            ask.TopicDeleted: self._topic_deleted,
+            ask.ForgetDeletedTopics: self._forget_deleted_topics,
             ConsumerHeartbeat: self._consumers.heartbeat,
             DescribeConsumerGroup: self._consumers.describe,
             ask.JoinGroup: self._join,
@@ -211,6 +212,11 @@ class GroupShard:
         elif group is None and who.generation >= 0:
             raise Rejected(ErrorCode.ILLEGAL_GENERATION)
         for record in _commits(request.group, request.offsets, self._wall_ms(now), NEVER):
+            assert record.value is not None
+            if self._is_of_deleted(record.topic, record.value):
+                # The topic went while the transaction coordinator was asked. In the log it would
+                # stand behind commits of the next topic of that name, and overwrite them.
+                raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             draft.record(PendingOffset(request.producer_id, request.producer_epoch, record))
         draft.reply(asked, None)
 
@@ -222,14 +228,26 @@ class GroupShard:
         if group is not None:
             group.check_fetch(request.member_id, request.member_epoch)
         known = self._offsets.of(name)
-        wanted = tuple(known) if request.wanted is None else request.wanted
+        wanted = request.wanted
+        if wanted is None:
+            wanted = tuple(
+                where for where, value in known.items() if not self._is_of_deleted(where[0], value)
+            )
         rows: list[tuple[str, int, CommittedOffset | ErrorCode | None]] = []
         for topic, partition in wanted:
-            found: CommittedOffset | ErrorCode | None = known.get((topic, partition))
-            if request.require_stable and self._offsets.is_unstable(name, topic, partition):
+            value = known.get((topic, partition))
+            if value is not None and self._is_of_deleted(topic, value):
+                value = None
+            found: CommittedOffset | ErrorCode | None = value
+            if request.require_stable and self._is_unstable(name, (topic, partition)):
                 found = ErrorCode.UNSTABLE_OFFSET_COMMIT
             rows.append((topic, partition, found))
         draft.reply(asked, ask.OffsetsFound(tuple(rows)))
+
+    def _is_unstable(self, group: str, where: tuple[str, int]) -> bool:
+        """Whether an open transaction may change what is told of this partition."""
+        pending = self._offsets.pending(group, where)
+        return any(not self._is_of_deleted(where[0], one) for one in pending)
 
     def _delete_offsets(
         self, _now: Instant, asked: RequestId, request: ask.DeleteOffsets, draft: Draft
@@ -252,14 +270,42 @@ class GroupShard:
             codes.append(ErrorCode.NONE)
         draft.reply(asked, tuple(codes))
 
-    def _topic_deleted(
-        self, _now: Instant, asked: RequestId, request: ask.TopicDeleted, draft: Draft
+    # -- of topics that were deleted
+
+    def _is_of_deleted(self, topic: str, value: CommittedOffset) -> bool:
+        """Whether it was committed of a topic that is no longer there.
+
+        The image is never older than the commit. Only the leader of this partition writes commits,
+        each of a topic in its image; it stops as soon as its image has the next election, and the
+        next leader begins with an image that has it. A commit without an id, which old programs
+        wrote, is of any topic of that name.
+        """
+        facts = self._around.topics.of_name(topic)
+        return facts is None or value.topic_id not in {ZERO_UUID, facts.id}
+
+    def _is_to_forget(self, group: str, where: tuple[str, int]) -> bool:
+        """Whether all that is known of this partition is of a deleted topic. A tombstone would also
+        take what an open transaction commits of the topic that has the name now."""
+        value = self._offsets.of(group).get(where)
+        values = self._offsets.pending(group, where)
+        return all(
+            self._is_of_deleted(where[0], one)
+            for one in ((*values,) if value is None else (value, *values))
+        )
+
+    def _forget_deleted_topics(
+        self, _now: Instant, asked: RequestId, _request: ask.ForgetDeletedTopics, draft: Draft
     ) -> None:
-        for name in self._offsets.groups():
-            for topic, partition in sorted(self._offsets.named(name)):
-                if topic == request.topic:
-                    draft.record(OffsetRecord(name, topic, partition, None))
-        draft.reply(asked, None)
+        found = islice(self._of_deleted(), FORGOTTEN_AT_ONCE_MAX)
+        for group, topic, partition in sorted(found):
+            draft.record(OffsetRecord(group, topic, partition, None))
+        draft.reply(asked, len(draft.records) == FORGOTTEN_AT_ONCE_MAX)
+
+    def _of_deleted(self) -> Iterator[tuple[str, str, int]]:
+        for group in self._offsets.groups():
+            for where in self._offsets.named(group):
+                if self._is_to_forget(group, where):
+                    yield group, *where
 
     # -- what is too old
 
@@ -271,7 +317,7 @@ class GroupShard:
         now_ms = self._wall_ms(now)
         retention_ms = self._settings["offsets.retention.minutes"] * _MINUTE_MS
         for name in {*self._offsets.groups(), *self._groups}:
-            if len(draft.records) >= _EXPIRED_AT_ONCE_MAX:
+            if len(draft.records) >= FORGOTTEN_AT_ONCE_MAX:
                 self._next_expiry = now
                 return
             self._expire_group(name, now_ms, retention_ms, draft)
