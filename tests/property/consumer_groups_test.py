@@ -1,7 +1,8 @@
 """Groups of the consumer protocol through histories: joins, leaves, deaths, growth, fail-overs.
 
 G1: no partition is read by two members of the group at once. G2: epochs never go back. G5: once
-all is quiet, each partition that somebody wants has one owner, and the shares are even.
+all is quiet, each partition that somebody wants has one owner, and the shares are even. G6: nobody
+waits for what was asked back from a static member that then left for now.
 """
 
 import random
@@ -12,7 +13,7 @@ import pytest
 from harness.consumer_groups import Client, GroupOverLog, TopicsInMemory, settle, topic_id
 from tidelog.node.groups import consumer_member
 from tidelog.node.groups.consumer_log import LoggedGroup
-from tidelog.node.groups.consumer_member import Member
+from tidelog.node.groups.consumer_member import Member, pairs_of
 from tidelog.wire.errors import ErrorCode, Rejected
 
 STEPS = 60
@@ -28,6 +29,8 @@ class History:
         self.topics = TopicsInMemory(t=4, u=3)
         self.group = GroupOverLog(self.topics)
         self.clients: list[Client] = []
+        self.away: list[Client] = []
+        """Static members that left for now."""
         self.epoch = 0
         self.names = 0
         self.steps: tuple[Callable[[], None], ...] = (
@@ -37,6 +40,8 @@ class History:
             self.leave,
             self.die,
             self.come_back,
+            self.leave_for_now,
+            self.return_later,
             self.subscribe,
             self.grow,
             self.pass_time,
@@ -115,13 +120,44 @@ class History:
 
     def come_back(self) -> None:
         """A static member leaves for now, and comes back as another."""
+        client = self._left_for_now()
+        if client is not None:
+            self._comes_back(client)
+
+    def leave_for_now(self) -> None:
+        """And may come back later, or never."""
+        static = [one for one in self.clients if one.instance is not None and one.epoch > 0]
+        members = self.group.group.log.members
+        asked = {one.name: members[one.name].revoking for one in static if one.name in members}
+        client = self._left_for_now()
+        if client is None:
+            return
+        self.away.append(client)
+        for _ in range(4):
+            for other in list(self.clients):
+                self._say(other.beat)(other)
+            self.check()
+        target = self.group.group.log.target
+        for one in pairs_of(asked.get(client.name, {})):
+            for other in self.clients:
+                if one in pairs_of(target.get(other.name, {})):
+                    assert one in other.uses, "G6"
+
+    def return_later(self) -> None:
+        if self.away:
+            self._comes_back(self.away.pop(self.random.randrange(len(self.away))))
+
+    def _left_for_now(self) -> Client | None:
         static = [one for one in self.clients if one.instance is not None and one.epoch > 0]
         if not static:
-            return
+            return None
         client = self.random.choice(static)
         if not self._said(lambda: client.leave(for_now=True)):
-            return
+            return None
         self.clients.remove(client)
+        return client
+
+    def _comes_back(self, client: Client) -> None:
         self.names += 1
         again = Client(self.group, f"m{self.names}", *client.topics, regex=client.regex)
         again.instance = client.instance
@@ -174,7 +210,7 @@ def test_each_partition_has_one_reader_through_a_history(seed: int) -> None:
 
 HOLES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "what another has is given": lambda patch: patch.setattr(
-        LoggedGroup, "is_free", lambda *_: True
+        LoggedGroup, "is_free", lambda *_, **__: True
     ),
     "what is asked back counts as given up": lambda patch: patch.setattr(
         consumer_member, "_still_owns", lambda *_: False

@@ -193,7 +193,7 @@ def test_histories_are_of_both_kinds() -> None:
 
 HOLES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "what another has is given": lambda patch: patch.setattr(
-        LoggedGroup, "is_free", lambda *_: True
+        LoggedGroup, "is_free", lambda *_, **__: True
     ),
     "what is asked back counts as given up": lambda patch: patch.setattr(
         consumer_member, "_still_owns", lambda *_: False

@@ -208,6 +208,41 @@ def test_a_static_member_that_does_not_come_back_loses_its_partitions() -> None:
     assert partitions(second) == [0, 1]
 
 
+@pytest.mark.parametrize("fail_over", [False, True])
+def test_a_static_member_that_leaves_for_now_gives_up_what_it_was_asked_for(
+    *, fail_over: bool
+) -> None:
+    """Its process is stopped before it says that it gave them up; it reads nothing any more."""
+    group = group_of(t=4)
+    first, second = Client(group, "a", "t", instance="i"), Client(group, "b", "t")
+    first.beat()
+    second.beat()
+    first.beat()
+    assert partitions(second) == []
+    first.leave(for_now=True)
+    if fail_over:
+        group.restart()
+    second.beat()
+    assert partitions(second) == [2, 3]
+    again = Client(group, "a2", "t", instance="i")
+    settle([again, second])
+    assert (partitions(again), partitions(second)) == ([0, 1], [2, 3])
+
+
+def test_a_static_member_that_comes_back_has_all_that_is_its_own_with_its_first_answer() -> None:
+    """What it was asked to give up before it left is its own again."""
+    group = group_of(t=4)
+    first, second = Client(group, "a", "t", instance="i"), Client(group, "b", "t")
+    first.beat()
+    second.beat()
+    first.beat()
+    first.leave(for_now=True)
+    second.leave()
+    again = Client(group, "a2", "t", instance="i")
+    again.beat()
+    assert partitions(again) == [0, 1, 2, 3]
+
+
 def test_a_static_member_that_leaves_for_good_is_gone() -> None:
     group = group_of(t=1)
     client = Client(group, "a", "t", instance="i")

@@ -5,6 +5,7 @@ once, and the member itself goes one step towards it. The others do with their o
 """
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -214,7 +215,8 @@ class ConsumerGroup:
             target_epoch=step.epoch,
             target=step.target.get(after.member_id, NOTHING),
             owned=owned,
-            is_free=self.log.is_free,
+            # Of a static member that came back, its former life's partitions are its own.
+            is_free=partial(self.log.is_free, member=before.member_id),
         )
         if arrived != after:
             step.place(arrived)
@@ -283,7 +285,9 @@ class ConsumerGroup:
     def _leave(self, now: Instant, request: ConsumerHeartbeat, draft: Draft) -> None:
         member = member_named(self.log, request.member_id, request.instance_id)
         if request.epoch == LEFT_FOR_NOW:
-            self._step(now, draft).place(replace(member, epoch=LEFT_FOR_NOW))
+            # It reads nothing any more: what it was asked to give up is free for others.
+            gone = replace(member, epoch=LEFT_FOR_NOW, revoking={})
+            self._step(now, draft).place(gone)
             self._revoke_until.pop(member.member_id, None)
         else:
             self._take_out(now, [member.member_id], Trigger.LEAVE, draft)

@@ -75,8 +75,9 @@ class LoggedGroup:
         )
         return STABLE if settled else "Reconciling"
 
-    def is_free(self, topic: Uuid, partition: int) -> bool:
-        return (topic, partition) not in self.holders
+    def is_free(self, topic: Uuid, partition: int, *, member: str = "") -> bool:
+        """Whether nobody holds it, or only this member does."""
+        return self.holders.get((topic, partition), member) == member
 
     def topics_of(self, member: Member) -> frozenset[str]:
         """The names that a member subscribes to, its expression's among them."""

@@ -95,7 +95,7 @@ def reconciled(
     """The member after one more step to its target.
 
     `owned` is what it says it has, None where it says nothing new; `is_free` tells whether nobody
-    holds a partition.
+    else holds a partition.
     """
     if member.state is MemberState.STABLE and member.epoch == target_epoch:
         return member
@@ -106,9 +106,8 @@ def reconciled(
         return replace(
             member, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=given_up
         )
-    mine = pairs_of(member.revoking)
     missing = sorted(pairs_of(target) - pairs_of(kept))
-    free = [one for one in missing if one in mine or is_free(*one)]
+    free = [one for one in missing if is_free(*one)]
     for topic, partition in free:
         kept.setdefault(topic, {})[partition] = target_epoch
     waits = len(free) < len(missing)
