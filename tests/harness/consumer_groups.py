@@ -120,7 +120,8 @@ class GroupOverLog:
 class Client:
     """A member as Java's and librdkafka's are: it stops using what it must give up, then says so.
 
-    `uses` is what it reads from now.
+    `uses` is what it reads from now, `told` what it was last told to: a member that gives up slowly
+    still reads more.
     """
 
     def __init__(
@@ -140,6 +141,8 @@ class Client:
         self.assignor = assignor
         self.epoch = 0
         self.uses: frozenset[tuple[Uuid, int]] = frozenset()
+        self.told = self._owed = self.uses
+        """`_owed` is what it has yet to give up."""
         self._news = False
         """Whether it owns something else than it last said."""
         self._says_all = True
@@ -148,13 +151,19 @@ class Client:
         self.topics = topics
         self._says_all = True
 
-    def beat(self, *, answer_lost: bool = False, full: bool = False) -> HeartbeatAnswer:
-        """One heartbeat. Of a lost answer it knows that it is lost, and says everything again."""
+    def beat(
+        self, *, answer_lost: bool = False, full: bool = False, slow: bool = False
+    ) -> HeartbeatAnswer:
+        """One heartbeat. Of a lost answer it knows that it is lost, and says everything again. A
+        slow member goes on with what it was told to give up."""
+        if not slow and self._owed:
+            self.uses -= self._owed
+            self._owed, self._news = frozenset(), True
         answer = self._group.heartbeat(self._request(full=full))
         self._says_all = answer_lost
         self._news = False
         if not answer_lost:
-            self._take(answer)
+            self._take(answer, slow=slow)
         return answer
 
     def _request(self, *, full: bool) -> ConsumerHeartbeat:
@@ -174,22 +183,23 @@ class Client:
             client_host="/127.0.0.1",
         )
 
-    def _take(self, answer: HeartbeatAnswer) -> None:
+    def _take(self, answer: HeartbeatAnswer, *, slow: bool) -> None:
         self.epoch = answer.epoch
         if answer.assigned is None:
             return
-        given = frozenset(
+        self.told = frozenset(
             (topic, partition)
             for topic, partitions in answer.assigned.items()
             for partition in partitions
         )
-        self._news = given != self.uses
-        self.uses = given
+        self._news = self.told != self.uses
+        self._owed = self.uses - self.told if slow else frozenset()
+        self.uses = self.told | self._owed
 
     def start_again(self) -> None:
         """It was fenced: it drops everything and joins anew."""
         self.epoch = 0
-        self.uses = frozenset()
+        self.uses = self.told = self._owed = frozenset()
 
     def leave(self, *, for_now: bool = False) -> None:
         epoch = -2 if for_now else -1
@@ -198,7 +208,7 @@ class Client:
                 group="g", member_id=self.name, epoch=epoch, instance_id=self.instance
             )
         )
-        self.uses = frozenset()
+        self.uses = self.told = self._owed = frozenset()
         self.epoch = 0
 
 

@@ -2,7 +2,8 @@
 
 G1: no partition is read by two members of the group at once. G2: epochs never go back. G5: once
 all is quiet, each partition that somebody wants has one owner, and the shares are even. G6: nobody
-waits for what was asked back from a static member that then left for now.
+waits for what was asked back from a static member that then left for now. G7: a member that says
+what it subscribes to is told of no other topic.
 """
 
 import random
@@ -36,6 +37,7 @@ class History:
         self.steps: tuple[Callable[[], None], ...] = (
             *(self.beat,) * 8,
             *(self.join,) * 2,
+            *(self.beat_slowly,) * 2,
             self.lose_an_answer,
             self.leave,
             self.die,
@@ -92,6 +94,19 @@ class History:
         if self.clients:
             client = self.random.choice(self.clients)
             self._say(client.beat)(client)
+
+    def beat_slowly(self) -> None:
+        """A member that takes its time to give up, and may subscribe to something else."""
+        if not self.clients:
+            return
+        client = self.random.choice(self.clients)
+        self._say(lambda: client.beat(slow=True))(client)
+        if client.regex is None and self.random.random() < 0.5:
+            wants = self.random.choice([one for one in SUBSCRIPTIONS if not isinstance(one, str)])
+            client.subscribe(*wants)
+            self._say(lambda: client.beat(slow=True))(client)
+            told = {topic for topic, _ in client.told}
+            assert told <= set(map(topic_id, wants)), "G7"
 
     def lose_an_answer(self) -> None:
         if self.clients:

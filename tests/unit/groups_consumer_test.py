@@ -167,6 +167,24 @@ def test_another_subscription_takes_away_what_is_not_in_it() -> None:
     assert client.uses == {(topic_id("u"), 0)}
 
 
+def test_a_topic_unsubscribed_in_the_middle_of_a_revocation_is_given_up_at_once() -> None:
+    group = group_of(t=4, u=2)
+    first, second = Client(group, "a", "t", "u"), Client(group, "b", "t")
+    first.beat()
+    second.beat()
+    first.beat()
+    assert (partitions(first), partitions(first, "u")) == ([0], [0, 1])
+    first.subscribe("t")
+    first.uses |= {(topic_id("t"), 2)}  # it has yet to give this one up
+    first.beat()
+    assert (partitions(first), partitions(first, "u")) == ([0], [])
+    third = Client(group, "c", "u")
+    third.beat()
+    assert partitions(third, "u") == [], "it has not said yet that it gave them up"
+    settle([first, third])
+    assert partitions(third, "u") == [0, 1]
+
+
 def test_the_assignor_that_most_members_ask_for_decides() -> None:
     group = group_of(t=2, u=2)
     clients = [Client(group, name, "t", "u", assignor="range") for name in "ab"]

@@ -217,6 +217,7 @@ class ConsumerGroup:
             owned=owned,
             # Of a static member that came back, its former life's partitions are its own.
             is_free=partial(self.log.is_free, member=before.member_id),
+            subscribed=step.topic_ids(after) if _reads_other(before, after) else None,
         )
         if arrived != after:
             step.place(arrived)
@@ -375,6 +376,11 @@ class ConsumerGroup:
 def _wants(member: Member) -> tuple[object, ...]:
     """What of a member the target is made of."""
     return (member.topics, member.regex, member.assignor, member.instance_id)
+
+
+def _reads_other(before: Member, after: Member) -> bool:
+    """Whether it subscribes to something else than before."""
+    return (before.topics, before.regex) != (after.topics, after.regex)
 
 
 def _comes_back(member: Member, member_id: str) -> bool:

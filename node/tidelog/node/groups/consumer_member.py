@@ -91,16 +91,17 @@ def reconciled(
     target: Assignment,
     owned: Sequence[tuple[Uuid, int]] | None,
     is_free: Callable[[Uuid, int], bool],
+    subscribed: frozenset[Uuid] | None = None,
 ) -> Member:
     """The member after one more step to its target.
 
     `owned` is what it says it has, None where it says nothing new; `is_free` tells whether nobody
-    else holds a partition.
+    else holds a partition; `subscribed` are the topics that it wants, if it says so just now.
     """
     if member.state is MemberState.STABLE and member.epoch == target_epoch:
         return member
     if member.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(owned, member.revoking):
-        return member
+        return member if subscribed is None else _without_unsubscribed(member, subscribed)
     kept, given_up = _parted(member.assigned, target)
     if given_up and _still_owns(owned, given_up):
         return replace(
@@ -119,6 +120,23 @@ def reconciled(
         assigned=kept,
         revoking={},
     )
+
+
+def _without_unsubscribed(member: Member, subscribed: frozenset[Uuid]) -> Member:
+    """It has yet to give up what it was asked for, and is asked for more: it must not be told to
+    read a topic that it does not want any more."""
+    unwanted = {
+        topic: partitions
+        for topic, partitions in member.assigned.items()
+        if topic not in subscribed
+    }
+    if not unwanted:
+        return member
+    revoking = {topic: dict(partitions) for topic, partitions in member.revoking.items()}
+    for topic, partitions in unwanted.items():
+        revoking.setdefault(topic, {}).update(partitions)
+    kept = {topic: one for topic, one in member.assigned.items() if topic in subscribed}
+    return replace(member, assigned=kept, revoking=revoking)
 
 
 def _parted(

@@ -125,6 +125,11 @@ class Step:
         names = frozenset(member.topics)
         return names if member.regex is None else names | self.matched[member.regex]
 
+    def topic_ids(self, member: Member) -> frozenset[Uuid]:
+        """The topics that a member wants, of those that there are."""
+        found = map(self._topics.of_name, self._names(member))
+        return frozenset(one.id for one in found if one is not None)
+
     def topics(self) -> frozenset[str]:
         """The names that anybody in it wants."""
         return frozenset[str]().union(*map(self._names, self.members.values()))
