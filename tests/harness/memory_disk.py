@@ -235,6 +235,11 @@ class MemoryDirectory:
         assert isinstance(inode, Inode), name
         return MemoryFile(self.disk, self.topmost, name, inode)
 
+    def open_existing(self, name: str) -> MemoryFile:
+        if self._inode(name) is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", name)
+        return self.open(name)
+
     def syncable(self, name: str) -> Syncable:
         return NamedFile(self, name)
 

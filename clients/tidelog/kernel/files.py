@@ -103,6 +103,10 @@ class Directory(Syncable, Protocol):
         """For reading and appending; created where it is missing."""
         ...
 
+    def open_existing(self, name: str) -> File:
+        """As `open`, but FileNotFoundError if it is missing: reading must not make a file."""
+        ...
+
     def syncable(self, name: str) -> Syncable:
         """Forces out what a file of that name holds, without opening it now."""
         ...

@@ -243,7 +243,7 @@ class _Pass:
 
     def _batches(self, segment: SegmentFacts) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Each batch, checked: compaction must not give damaged bytes a new checksum."""
-        file = self._directory.open(file_name(segment.base, LOG_SUFFIX))
+        file = self._directory.open_existing(file_name(segment.base, LOG_SUFFIX))
         place = f"{self._directory.path}/{file.name}"
         position = told = 0
         try:

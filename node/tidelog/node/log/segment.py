@@ -101,8 +101,15 @@ class Segment:
     @property
     def file(self) -> File:
         if self._file is None:
-            self._file = self._directory.open(self.name)
+            self._file = self._open() if self.size else self._directory.open(self.name)
         return self._file
+
+    def _open(self) -> File:
+        """A file that holds batches is there: one made now, empty, would hide its loss."""
+        try:
+            return self._directory.open_existing(self.name)
+        except FileNotFoundError:
+            raise CorruptError(file=self.place, position=0, reason="the file is missing") from None
 
     @property
     def is_read(self) -> bool:

@@ -86,7 +86,7 @@ def _rename_all(directory: Directory, base: int) -> None:
 
 def _end_of(directory: Directory, base: int) -> int:
     """Behind its last batch."""
-    file = directory.open(file_name(base, LOG_SUFFIX) + SWAP_SUFFIX)
+    file = directory.open_existing(file_name(base, LOG_SUFFIX) + SWAP_SUFFIX)
     scan = Scan(file, position=0, end=file.size, next_offset=base).headers_only()
     for _ in scan:
         pass

@@ -137,7 +137,14 @@ class DiskFile:
 
     __slots__ = ("_directory", "_fd", "_open_files", "_sick", "_size", "name", "readers", "used")
 
-    def __init__(self, directory: "DiskDirectory", name: str, open_files: OpenFiles) -> None:
+    def __init__(
+        self,
+        directory: "DiskDirectory",
+        name: str,
+        open_files: OpenFiles,
+        *,
+        must_exist: bool = False,
+    ) -> None:
         self.name = name
         self.used = True
         self.readers = 0
@@ -145,7 +152,7 @@ class DiskFile:
         self._open_files = open_files
         self._sick = open_files.faults.on
         self._fd = -1
-        self._size = self._open_first()
+        self._size = self._open_first(must_exist=must_exist)
 
     @property
     def size(self) -> int:
@@ -233,12 +240,14 @@ class DiskFile:
             os.close(self._fd)
             self._fd = -1
 
-    def _open_first(self) -> int:
+    def _open_first(self, *, must_exist: bool) -> int:
         """The size of what is there, or is made now."""
         ledger, directory = self._open_files.ledger, self._directory
         try:
             found = os.fstat(self._open(REOPEN))
         except FileNotFoundError:
+            if must_exist:
+                raise
             if self._sick[0]:
                 self._strike(Operation.CREATE)
             with ledger.creating(directory.path, self.name):
@@ -330,6 +339,9 @@ class DiskDirectory:
 
     def open(self, name: str) -> DiskFile:
         return DiskFile(self, name, self._open_files)
+
+    def open_existing(self, name: str) -> DiskFile:
+        return DiskFile(self, name, self._open_files, must_exist=True)
 
     def syncable(self, name: str) -> "NamedFile":
         return NamedFile(self, name)

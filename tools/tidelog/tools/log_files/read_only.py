@@ -70,6 +70,9 @@ class ReadOnlyDirectory(DiskDirectory):
     def open(self, name: str) -> ReadOnlyFile:
         return ReadOnlyFile(self, name, self._open_files)
 
+    def open_existing(self, name: str) -> ReadOnlyFile:
+        return self.open(name)
+
     def is_in_use(self) -> bool:
         """Whether a process has this log directory; asked without taking the lock from it."""
         try:
