@@ -102,4 +102,5 @@ def job_for(found: Candidate, *, map_bytes_max: int, now_ms: int) -> Job:
             )
             for producer_id, producer in found.log.producers.items()
         },
+        log_start=found.log.start,
     )

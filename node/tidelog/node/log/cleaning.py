@@ -14,8 +14,7 @@ from msgspec import Struct
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory, File
 from tidelog.kernel.limits import MIB, REQUEST_BYTES_MAX
-from tidelog.node.log.cleaning_filter import Filter, Kept, marker_key
-from tidelog.node.log.cleaning_records import take_apart
+from tidelog.node.log.cleaning_filter import Filter, Kept, Rules, columns_of, marker_key
 from tidelog.node.log.cleaning_transactions import Transactions
 from tidelog.node.log.segment import RELATIVE_OFFSET_MAX, Segment
 from tidelog.node.log.swap import discard_unfinished, make_swap
@@ -37,7 +36,6 @@ from tidelog.wire.records import (
     check_crc,
     iterate_batches,
     read_header,
-    records_of,
 )
 
 _READ_BYTES: Final = 4 * MIB
@@ -74,6 +72,8 @@ class Job(Struct, frozen=True):
     map_bytes_max: int
     producers: dict[int, tuple[int, int]]
     """Of each active producer the last offset of its data, -1 where that is gone, and its epoch."""
+    log_start: int = 0
+    """Records below were deleted, though a segment may still hold them."""
 
 
 class Cleaned(Struct, frozen=True, tag="cleaned"):
@@ -90,6 +90,8 @@ class Finished(Struct, frozen=True, tag="finished"):
     keys: int
     bytes_read: int
     bytes_written: int
+    unreadable: int = 0
+    """How many batches were kept because their records cannot be read."""
 
 
 def no_throttle(_size: int) -> None:
@@ -99,7 +101,7 @@ def no_throttle(_size: int) -> None:
 def clean(
     directory: Directory, job: Job, throttle: Throttle = no_throttle
 ) -> Iterator[Cleaned | Finished]:
-    """Do one pass. CorruptError where a segment is damaged or holds records nobody can read."""
+    """Do one pass. CorruptError where a segment is damaged; records that cannot be read stay."""
     yield from _Pass(directory, job, throttle).run()
 
 
@@ -142,10 +144,22 @@ class _Pass:
         keys = self._map
         keys.last[None] = _NO_KEY_OFFSET  # a record without a key is nobody's last
         transactions = Transactions(self._aborted)
+        sieve = self._sieve(transactions)
         chosen = [segment for segment in self._job.segments if segment.base < keys.end]
         for group in grouped(chosen, self._bytes_max()):
-            yield self._write_group(group, transactions)
-        yield Finished(keys.end, len(keys.last) - 1, self._read, self._written)
+            yield self._write_group(group, sieve, transactions)
+        yield Finished(keys.end, len(keys.last) - 1, self._read, self._written, sieve.unreadable)
+
+    def _sieve(self, transactions: Transactions) -> Filter:
+        job = self._job
+        rules = Rules(
+            now_ms=job.now_ms,
+            horizon_ms=job.now_ms + job.delete_retention_ms,
+            producers=job.producers,
+            round_end=job.segments[-1].end,
+            log_start=job.log_start,
+        )
+        return Filter(self._map.last.get, transactions, rules)
 
     def _bytes_max(self) -> int:
         """Of a new segment: neither its log nor its indexes may grow too large."""
@@ -199,7 +213,9 @@ class _Pass:
             return
         if transactions.discards_data(header) or header.last_offset < self._job.dirty_start:
             return
-        columns = take_apart(records_of(header, batch), header.record_count)
+        columns = columns_of(header, batch)
+        if columns is None:
+            return  # the second reading keeps it as it is
         keys: Sequence[bytes | None] = columns.keys
         offsets = columns.offsets(header.base_offset)
         if header.base_offset < self._job.dirty_start:
@@ -209,18 +225,12 @@ class _Pass:
 
     # -- the second reading
 
-    def _write_group(self, group: Sequence[SegmentFacts], transactions: Transactions) -> Cleaned:
+    def _write_group(
+        self, group: Sequence[SegmentFacts], sieve: Filter, transactions: Transactions
+    ) -> Cleaned:
         """One new segment from some old ones, on the disk and ready to take their place."""
         output = _Output(self._directory, group[0].base, self._job.index_interval_bytes)
-        job = self._job
-        sieve = Filter(
-            self._map.last.get,
-            transactions,
-            now_ms=job.now_ms,
-            horizon_ms=job.now_ms + job.delete_retention_ms,
-            producers=job.producers,
-            round_end=job.segments[-1].end,
-        )
+        sieve.begin_segment(sum(segment.size for segment in group))
         for segment in group:
             for header, batch in self._batches(segment):
                 if header.base_offset >= self._map.end:

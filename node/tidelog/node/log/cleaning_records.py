@@ -23,6 +23,7 @@ _LOW = bytes(range(128))
 _HIGH = bytes(range(128, 256))
 _NULL = b"\x01"
 _EVEN = bytes(range(0, 128, 2))
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _CONSECUTIVE_MAX = 8192
 _CONSECUTIVE_LOW = bytes(number & 127 | 128 for number in range(0, 2 * _CONSECUTIVE_MAX, 2))
 _CONSECUTIVE_HIGH = bytes(number >> 7 for number in range(0, 2 * _CONSECUTIVE_MAX, 2))
@@ -64,6 +65,12 @@ class Columns:
         if not self._has_jumps:
             return range(base, base + len(self.keys))
         return [base + delta for delta in self._deltas]
+
+    def lie_below(self, end: int) -> bool:
+        """Whether each record's offset lies in a batch that ends there."""
+        if not self._has_jumps:
+            return len(self.keys) <= end
+        return 0 <= min(self._deltas) <= max(self._deltas) < end
 
     def add_run(self, position: int, size: int, count: int) -> None:
         self._runs.append((position, size, count))
@@ -240,6 +247,8 @@ def _key(data: bytes, position: int) -> tuple[bytes | None, int]:
     else:
         size, position = varint_rest(data, position, size)
     if size < 0:
+        if size != -1:
+            raise WireError(f"key of {size} bytes before byte {position} of its batch")
         return None, position
     key = data[position : position + size]
     return key if size <= KEY_BYTES_PLAIN else digest(key), position + size
@@ -262,22 +271,26 @@ def stamp_delta(piece: bytes) -> int:
 
 
 def largest_stamp(pieces: Sequence[bytes], base: int, known: int) -> int:
-    """The largest timestamp; `known` was that of the whole batch: none is larger."""
+    """The largest timestamp; `known` was that of the whole batch: none counts as larger."""
     largest = -1
     for piece in reversed(pieces):
         largest = max(largest, base + stamp_delta(piece))
-        if largest == known:
-            break
+        if largest >= known:
+            return known
     return largest
 
 
-def moved(pieces: Sequence[bytes], by: int) -> list[bytes]:
-    """The records with timestamps relative to a base that is so much larger."""
-    return [_moved(piece, by) for piece in pieces]
+def moved(pieces: Sequence[bytes], by: int) -> list[bytes] | None:
+    """The records with timestamps relative to a base that is so much larger.
 
-
-def _moved(piece: bytes, by: int) -> bytes:
-    _, start = varint(piece, 0)
-    delta, end = varint(piece, start + 1)
-    body = piece[start : start + 1] + varint_bytes(delta - by) + piece[end:]
-    return varint_bytes(len(body)) + body
+    None if one of them no longer fits into 64 bits.
+    """
+    found: list[bytes] = []
+    for piece in pieces:
+        _, start = varint(piece, 0)
+        delta, end = varint(piece, start + 1)
+        if not _INT64_MIN <= delta - by <= _INT64_MAX:
+            return None
+        body = piece[start : start + 1] + varint_bytes(delta - by) + piece[end:]
+        found.append(varint_bytes(len(body)) + body)
+    return found
