@@ -25,6 +25,8 @@ class Candidate(Struct, frozen=True):
     """The part of their bytes that is dirty."""
     is_overdue: bool
     """`max.compaction.lag.ms` has passed for some of them."""
+    cuts: int
+    """How often the log's end had been cut off by then: a cut makes what a pass reads worthless."""
 
 
 def candidate(log: Log, cleaned: int | None, high_watermark: int, now_ms: int) -> Candidate | None:
@@ -40,9 +42,8 @@ def candidate(log: Log, cleaned: int | None, high_watermark: int, now_ms: int) -
     dirty_bytes = sum(segment.size for segment in dirty)
     if not dirty_bytes or not log.has_told_aborted():
         return None
-    return Candidate(
-        log, dirty_start, cleanable, dirty_bytes / total_bytes, _is_overdue(dirty, log, now_ms)
-    )
+    ratio, is_overdue = dirty_bytes / total_bytes, _is_overdue(dirty, log, now_ms)
+    return Candidate(log, dirty_start, cleanable, ratio, is_overdue, log.cuts)
 
 
 def _dirty_start(log: Log, cleaned: int | None) -> int:

@@ -387,6 +387,11 @@ class Log:
             return self._closed.size_bytes > self._closed.active_bytes
         return self._segments is not None and len(self._segments) > 1
 
+    @property
+    def cuts(self) -> int:
+        """How often records were cut off its end since it was opened."""
+        return 0 if self._segments is None else self._segments.cuts
+
     def expire_producers(self, now_ms: int) -> None:
         """Forget who wrote nothing for too long, also where no segment is rolled."""
         if self._closed is None:

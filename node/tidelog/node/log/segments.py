@@ -30,6 +30,7 @@ class SegmentList:
         "_sealed_unsynced",
         "_segments",
         "active",
+        "cuts",
     )
 
     def __init__(self, directory: Directory, segments: Iterable[Segment]) -> None:
@@ -42,6 +43,8 @@ class SegmentList:
         """Out of the log; they keep their names until the log's start vouches for that."""
         self._sealed_unsynced = self._segments[-2:-1]
         """Their indexes are not known to be on stable storage, though their batches may be."""
+        self.cuts = 0
+        """How often records were cut off the end."""
         self._aside: list[tuple[int, Segment]] = []
         """Named `.deleted`, to be removed at that time: until then readers may go on."""
 
@@ -104,6 +107,7 @@ class SegmentList:
 
     def restart(self, prepared: Segment) -> Segment:
         """Nothing but this empty segment; all others go, the newest first."""
+        self.cuts += 1
         self.put_aside(self.first.base, 0)  # a retired one may have that very name
         self.purge()
         while self._segments:
@@ -119,6 +123,7 @@ class SegmentList:
 
     def drop_behind(self, segment: Segment) -> None:
         """Remove the segments behind this one, the newest first: what is left never has a hole."""
+        self.cuts += 1
         while self._segments[-1] is not segment:
             self._drop_last()
         if segment in self._loaded:

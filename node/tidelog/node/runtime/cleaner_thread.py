@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidelog.node.log.cleaner import Candidate, candidate, filthiest, job_for
+from tidelog.node.log.cleaner import Candidate, job_for
 from tidelog.node.log.cleaning import Cleaned, Finished
+from tidelog.node.log.compactions import Compacted, Compactions, failure_of
+from tidelog.node.log.contracts import LogName
 from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.failed_passes import Cause, Failure
 from tidelog.node.log.log import Log
 from tidelog.node.log.retention import Sweep
 from tidelog.node.log.swap import discard_unfinished
 from tidelog.node.replica.replicas import Replica, Replicas
-from tidelog.node.runtime.cleaner_worker import Failed, Order, Worker
+from tidelog.node.runtime.cleaner_worker import Failed, Order, Worker, WorkerDiedError
 from tidelog.node.runtime.flusher import Flusher
 from tidelog.node.runtime.healthy import Healthy
 from tidelog.node.runtime.process import EventLog
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from tidelog.kernel.ids import TopicPartition
 
 _T = TypeVar("_T")
-_AGAIN_MS: Final = 1_000
 _MILLISECOND: Final = 0.001
 
 
@@ -53,6 +55,8 @@ class CleanerParts:
     faults: Healthy
     begins_later: Callable[["TopicPartition"], None]
     """Told of a partition whose oldest records went: who waits for them must look again."""
+    on_compaction: Callable[[LogName, Failure | None], None] = lambda *_: None
+    """Told of a log that cannot be compacted, and with None when that is over."""
 
 
 class Retention:
@@ -141,8 +145,12 @@ class CleanerThread:
         self._running = False
         self._stopping = False
         self._worker: Worker | None = None
-        self._uncleanable: set[TopicPartition] = set()
-        """Damaged, or full of what nobody can read: told once, left alone until the next start."""
+        self._compactions = Compactions(self._tell)
+
+    @property
+    def failing(self) -> int:
+        """How many logs cannot be compacted at the moment."""
+        return len(self._compactions)
 
     def turn(self, now_ms: int) -> None:
         """Called once a second."""
@@ -169,20 +177,11 @@ class CleanerThread:
             return None
         # Few logs of ten thousand are compacted: the others must not cost a call each.
         compacted = [
-            replica
+            Compacted(replica.log, parts.logs.cleaned(replica.key), replica.high_watermark)
             for replica in parts.replicas
             if replica.log.settings.compact and replica.key in parts.logs
         ]
-        return filthiest(filter(None, map(self._look_at, compacted)))
-
-    def _look_at(self, replica: Replica) -> Candidate | None:
-        log, key = replica.log, replica.key
-        if key in self._uncleanable:
-            return None
-        now_ms = self._parts.wall_ms()
-        log.maybe_roll(now_ms)
-        water = replica.high_watermark
-        return candidate(log, self._parts.logs.cleaned(key), water, now_ms)
+        return self._compactions.next(compacted, parts.wall_ms())
 
     def _order(self, found: Candidate) -> Order:
         settings, share, log = self._parts.settings, self._parts.share, found.log
@@ -203,24 +202,45 @@ class CleanerThread:
         self._parts.logs.note_cleaned(key, found.dirty_start)
         self._parts.flusher.checkpoint(done)
 
-    def _finished(self, found: Candidate, result: Finished | Failed) -> None:
+    def _finished(self, found: Candidate, result: Finished) -> None:
         log, name = found.log, found.log.name
-        if isinstance(result, Finished):
+        if log.has_files and log.cuts == found.cuts:  # else it may be clean no longer
             self._parts.logs.note_cleaned(name.key, result.end)
-            self._parts.log.info(
-                "compacted",
+        self._parts.log.info(
+            "compacted",
+            partition=name.directory,
+            end=result.end,
+            keys=result.keys,
+            bytes_read=result.bytes_read,
+            bytes_written=result.bytes_written,
+            unreadable=result.unreadable,
+        )
+        self._compactions.passed(found)
+        purge_later(self._parts, log)
+
+    def _failed(self, found: Candidate, done: int, failure: Failure) -> None:
+        if not self._compactions.failed(found, done, failure, self._parts.wall_ms()):
+            self._tell_overtaken(found)
+
+    def _overtaken(self, found: Candidate) -> None:
+        self._compactions.overtaken(found, self._parts.wall_ms())
+        self._tell_overtaken(found)
+
+    def _tell_overtaken(self, found: Candidate) -> None:
+        self._parts.log.debug("compaction_overtaken", partition=found.log.name.directory)
+
+    def _tell(self, name: LogName, failure: Failure | None) -> None:
+        if failure is None:
+            self._parts.log.info("compaction_failure_over", partition=name.directory)
+        else:
+            self._parts.log.error(
+                "compaction_failed",
                 partition=name.directory,
-                end=result.end,
-                keys=result.keys,
-                bytes_read=result.bytes_read,
-                bytes_written=result.bytes_written,
+                cause=failure.cause.name.lower(),
+                reason=failure.reason,
+                advice="see tidelog why partition; it is tried again, at longer and longer pauses",
             )
-            purge_later(self._parts, log)
-            return
-        self._next_ms = self._parts.wall_ms() + _AGAIN_MS
-        if result.is_damage:
-            self._uncleanable.add(name.key)
-        self._parts.log.error("compaction_failed", partition=name.directory, reason=result.reason)
+        self._parts.on_compaction(name, failure)
 
     def _ended(self, error: BaseException | None) -> None:
         self._running = False
@@ -235,42 +255,69 @@ class CleanerThread:
         error: BaseException | None = None
         try:
             self._work(first)
+        except StoppingError:
+            pass
         except BaseException as caught:  # noqa: BLE001 -- raised again on the loop
             error = caught
         if not self._stopping:
             self._parts.loop.call_soon_threadsafe(self._ended, error)
 
     def _work(self, first: Candidate) -> None:
-        self._worker = worker = Worker(self._parts.ledger, self._parts.faults)
+        """One log after another, until none is due or the worker is gone."""
+        try:
+            self._worker = worker = Worker(self._parts.ledger, self._parts.faults)
+        except OSError as error:  # no process, descriptor or memory is left for it
+            self._note_failure(first, 0, failure_of(error))
+            return
         try:
             found: Candidate | None = first
             while found is not None and not self._stopping:
                 if not self._clean(worker, found):
                     return
                 found = self._on_loop(self._next)
-        except EOFError:
-            if not self._stopping:
-                self._parts.log.warning("cleaner_worker_died")
         finally:
             self._worker = None
             worker.close()
 
     def _clean(self, worker: Worker, found: Candidate) -> bool:
-        """One pass over one log; whether to go on with the next."""
+        """One pass over one log; whether the worker can go on with the next."""
 
         def announce(done: Callable[[bool], None]) -> None:
             self._announce(found, done)
 
         if not self._wait_for(announce):
+            self._note_failure(found, 0, Failure(Cause.DISK, "no checkpoint could be written"))
             return False
         self._parts.logs.sync()
-        for result in worker.results(self._on_loop(lambda: self._order(found))):
-            if not isinstance(result, Cleaned):
-                self._on_loop(partial(self._finished, found, result))
-                return isinstance(result, Finished)
-            if not self._put_in_force(found.log, result):
-                return False
+        try:
+            order = self._on_loop(partial(self._order, found))
+        except OSError as error:
+            self._note_failure(found, 0, failure_of(error))
+            return True
+        return self._follow(worker, found, order)
+
+    def _follow(self, worker: Worker, found: Candidate, order: Order) -> bool:
+        """Take what the worker makes, as it comes."""
+        done = 0
+        try:
+            for result in worker.results(order):
+                match result:
+                    case Finished():
+                        self._on_loop(partial(self._finished, found, result))
+                    case Failed(failure):
+                        self._note_failure(found, done, failure)
+                    case Cleaned(old):
+                        if not self._put_in_force(found.log, result):
+                            self._on_loop(partial(self._overtaken, found))
+                            return False
+                        done = old[-1].end
+        except WorkerDiedError as error:
+            self._note_failure(found, done, Failure(Cause.WORKER_DIED, str(error)))
+            return False
         return True
+
+    def _note_failure(self, found: Candidate, done: int, failure: Failure) -> None:
+        self._on_loop(partial(self._failed, found, done, failure))
 
     def _put_in_force(self, log: Log, cleaned: Cleaned) -> bool:
         """Whether the log is still what it was when the pass began."""
@@ -304,9 +351,13 @@ class CleanerThread:
                 answer.set_exception(error)
 
         if self._stopping:
-            raise EOFError("the broker stops")
+            raise StoppingError
         self._parts.loop.call_soon_threadsafe(begin)
         return answer.result()
+
+
+class StoppingError(Exception):
+    """The broker stops: nothing is asked of its loop any more."""
 
 
 def purge_later(parts: CleanerParts, log: Log) -> None:

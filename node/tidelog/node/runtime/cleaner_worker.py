@@ -10,9 +10,11 @@ import ctypes
 import errno
 import gc
 import os
+import re
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -22,6 +24,8 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.node.ipc.fault_layout import Striker
 from tidelog.node.ipc.ledger_memory import LedgerMemory
 from tidelog.node.log.cleaning import Cleaned, Finished, Job, clean
+from tidelog.node.log.compactions import failure_of
+from tidelog.node.log.failed_passes import Cause, Failure
 from tidelog.node.runtime.disk import open_disk
 from tidelog.node.runtime.disk_faults import open_faults
 from tidelog.node.runtime.healthy import Healthy
@@ -32,6 +36,9 @@ from tidelog.wire.checkpoints import PARTITION_METADATA
 _PR_SET_PDEATHSIG: Final = 1
 _NICENESS: Final = 10
 _SLEEP_MIN_S: Final = 0.005
+_LAST_WORDS_S: Final = 5.0
+_OPENED: Final = re.compile(r"/proc/self/fd/\d+")
+"""How the worker names its directory; people are told the path that it was given."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -47,9 +54,11 @@ class Order(msgspec.Struct, frozen=True):
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """A pass could not be done."""
 
-    reason: str
-    is_damage: bool
-    """No later try will do better."""
+    failure: Failure
+
+
+class WorkerDiedError(Exception):
+    """The worker ended before it had said what came of its order."""
 
 
 Result = Cleaned | Finished | Failed
@@ -86,28 +95,41 @@ class Worker:
 
         # Of the parent's path nothing but what its variables say: never the current folder.
         command = [sys.executable, "-P", "-m", "tidelog.node.runtime.cleaner_worker"]
+        told = [str(os.getpid()), str(len(self._told)), *self._told, *faults.helper()]
         self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
-            [*command, str(os.getpid()), str(len(self._told)), *self._told, *faults.helper()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [*command, *told], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def results(self, order: Order) -> Iterator[Result]:
-        """What comes of an order, as it comes; EOFError where the process ended before."""
+        """What comes of an order, as it comes; WorkerDiedError where the process ended before."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
             self._process.stdin.write(msgspec.json.encode(order) + b"\n")
             self._process.stdin.flush()
         except OSError:
-            raise EOFError("the worker is gone") from None
+            raise self._died() from None
         result: Result | None = None
         while result is None or isinstance(result, Cleaned):
             line = self._process.stdout.readline()
-            if not line:
-                raise EOFError("the worker is gone")
-            result = msgspec.json.decode(line, type=Result)
+            if not line.endswith(b"\n"):
+                raise self._died()
+            try:
+                result = msgspec.json.decode(line, type=Result)
+            except msgspec.DecodeError as error:
+                raise WorkerDiedError(f"the worker process talks nonsense: {error}") from None
             yield result
+
+    def _died(self) -> WorkerDiedError:
+        """It closed its pipes, so it ends, if it has not ended yet."""
+        import subprocess  # noqa: PLC0415 -- as above
+
+        try:
+            code = self._process.wait(_LAST_WORDS_S)
+        except subprocess.TimeoutExpired:
+            return WorkerDiedError("the worker process does not answer any more")
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return WorkerDiedError(f"the worker process died ({how})")
 
     def kill(self) -> None:
         """From any thread: what it was doing is found unfinished, and removed, later."""
@@ -149,14 +171,21 @@ def _open_ledger(told: list[str]) -> Ledger | None:
 
 
 def _obey(order: Order, disk: _Disk) -> None:
+    """Whatever goes wrong concerns this log alone: the next order may be about another."""
     try:
         _clean(order, disk)
-    except CorruptError as error:
-        _say(Failed(str(error), is_damage=True))
-    except OSError as error:
-        # A full disk may have room later; a file that is gone was deleted with its topic.
-        later = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.ENOENT, errno.EMFILE}
-        _say(Failed(str(error), is_damage=not later))
+    except (CorruptError, OSError) as error:
+        found = failure_of(error)
+        _say(Failed(Failure(found.cause, _OPENED.sub(order.path, found.reason), found.segment)))
+    except Exception as error:  # noqa: BLE001 -- no log may stop the compaction of the others
+        _say(Failed(Failure(Cause.BUG, _described(error))))
+
+
+def _described(error: Exception) -> str:
+    """What went wrong, and where in our code."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    file = frame.filename.rpartition("/")[2]
+    return f"{type(error).__name__}: {error} ({file}:{frame.lineno})"
 
 
 def _clean(order: Order, disk: _Disk) -> None:
