@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tidelog.kernel.texts import quoted
+
 _MAY_BE_EMPTY: Final = frozenset({"string", "password"})
 
 
@@ -32,7 +34,7 @@ class Setting:
         try:
             return self.parse(text)
         except ValueError as error:
-            raise SettingError(f"{self.name}={text!r}: {self.rule}") from error
+            raise SettingError(f"{self.name}={quoted(text)!r}: {self.rule}") from error
 
 
 def canonical(row: Setting, given: str) -> str:
@@ -79,7 +81,7 @@ class Table:
         """The value of one setting, or SettingError; an unknown name is told its neighbour."""
         row = self.rows.get(name) or self.all_rows().get(name)
         if row is None:
-            raise SettingError(f"unknown setting {name!r}{self._nearest(name)}")
+            raise SettingError(f"unknown setting {quoted(name)!r}{self._nearest(name)}")
         if not text and row.unset and row.kind not in _MAY_BE_EMPTY:
             raise SettingError(f"{name}='': {row.rule}; who wants it unset leaves it out")
         return row.read(text)

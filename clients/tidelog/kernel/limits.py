@@ -12,6 +12,12 @@ REQUEST_ELEMENTS_MAX = 200_000
 """Less: whoever asks for so much holds up all other clients of the broker for two seconds."""
 STRING_BYTES_MAX = 32_767
 TAGGED_FIELDS_MAX = 1_000
+QUOTED_CHARS_MAX = 200
+"""Of a client's text, where an error message quotes it."""
+REFUSAL_CHARS_MAX = 2_000
+"""Of a whole error message; a character takes up to 4 bytes on the wire."""
+MEMBER_ID_PREFIX_CHARS_MAX = 200
+"""A coordinator makes the id of a group's member of the client's own name and a uuid."""
 
 # connections
 CONNECTIONS_MAX = 10_000
@@ -87,6 +93,8 @@ FORWARDED_FRAME_BYTES_MAX = 8 * MIB
 FORWARDED_CALLS_MAX = 1_000
 SETTLED_ANSWERS_BYTES_MAX = 8 * MIB
 COORDINATOR_DOWN_WAIT_MS = 1_500
+COORDINATORS_PER_CALL_MAX = 2
+"""A client's request is sent once more after the coordinator that had it has died, and no more."""
 REGISTER_AGAIN_MS = 500
 JOIN_AGAIN_MS = 2_000
 
@@ -127,6 +135,7 @@ DISK_BYTES_MIN = 32 * MIB
 """Of a disk that a process has of its own: room for a journal, and some segments."""
 DISK_BYTES_MAX = MIB * MIB
 
+assert 4 * QUOTED_CHARS_MAX <= 4 * REFUSAL_CHARS_MAX <= STRING_BYTES_MAX
 assert RECEIVE_BUFFER_BYTES_FIRST <= RECEIVE_BUFFER_BYTES_STEADY <= RECEIVE_BUFFER_BYTES_KEPT
 assert RECEIVE_BUFFER_BYTES_KEPT <= REQUEST_BYTES_MAX
 assert BATCH_BYTES_MAX_DEFAULT <= DECOMPRESSED_BATCH_BYTES_MAX <= REQUEST_BYTES_MAX

@@ -1,6 +1,11 @@
 """Every error code of the protocol, and the two ways bytes and requests are turned down."""
 
+import struct
 from enum import IntEnum
+from typing import Final
+
+from tidelog.kernel.limits import REFUSAL_CHARS_MAX
+from tidelog.kernel.texts import quoted
 
 
 class ErrorCode(IntEnum):
@@ -188,6 +193,7 @@ class Rejected(Exception):  # noqa: N818 -- a decision, not a mishap; it becomes
     def __init__(
         self, code: ErrorCode, detail: str = "", *, records: tuple[tuple[int, str], ...] = ()
     ) -> None:
+        detail = quoted(detail, REFUSAL_CHARS_MAX)
         super().__init__(f"{code.name}: {detail}" if detail else code.name)
         self.code = code
         self.detail = detail
@@ -197,3 +203,37 @@ class Rejected(Exception):  # noqa: N818 -- a decision, not a mishap; it becomes
 
 class WireError(Exception):
     """Bytes that are no such message. A server closes the connection; a client too."""
+
+
+REQUEST_FAULTS: Final = (
+    WireError,
+    Rejected,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    struct.error,
+    TypeError,
+    ValueError,
+)
+"""What a client's bytes may raise where nobody expected it, while its request is read, decided or
+answered. It ends that request, never the process. An AssertionError is none of them: our own state
+is wrong then, and the process must end."""
+
+
+def fault_text(fault: BaseException) -> str:
+    """A fault that nobody expected, and the innermost line of code that raised it.
+
+    >>> try:
+    ...     {}["a"]
+    ... except KeyError as fault:
+    ...     fault_text(fault).partition(" at ")[0]
+    "KeyError('a')"
+    """
+    trace = fault.__traceback__
+    place = "an unknown place"
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        place = f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno} in {code.co_qualname}"
+        trace = trace.tb_next
+    return f"{quoted(repr(fault))} at {place}"

@@ -24,7 +24,12 @@ from tidelog.coordinator.controller.topic_configs import (
 from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.config import SettingError, Table, canonical
 from tidelog.kernel.ids import BrokerId
-from tidelog.kernel.limits import CONFIG_CHANGES_PER_DECISION_MAX, RESOURCES_WITH_SETTINGS_MAX
+from tidelog.kernel.limits import (
+    CONFIG_CHANGES_PER_DECISION_MAX,
+    RESOURCES_WITH_SETTINGS_MAX,
+    STRING_BYTES_MAX,
+)
+from tidelog.kernel.texts import quoted
 from tidelog.kernel.topic_names import fault_of_name
 from tidelog.node.changing import DYNAMIC, PER_BROKER, flush_conflict, is_list
 from tidelog.node.metadata.image import MetadataImage
@@ -35,6 +40,8 @@ from tidelog.wire.messages import k44_incremental_alter_configs as altering
 from tidelog.wire.metadata_records import ConfigChanged, MetadataRecord, ResourceKind
 
 RESOURCES_HINTED_MAX: Final = 20
+_BROKER_ID_CHARS_MAX: Final = 10
+"""An int32 has no more digits."""
 _FOR_ALL: Final = "min.insync.replicas"
 
 _Resource = replacing.AlterConfigsResource | altering.AlterConfigsResource
@@ -206,10 +213,14 @@ class _Changes:
         return _differences(kind, name, now, changed)
 
     def _check_broker(self, name: str) -> None:
-        if not (name.isascii() and name.isdecimal() and str(int(name)) == name):
+        if not (name.isascii() and name.isdecimal() and len(name) <= _BROKER_ID_CHARS_MAX):
+            raise _bad(f"Unable to parse broker name as a base 10 number: {quoted(name)!r}")
+        if str(int(name)) != name:
             raise _bad(f"Unable to parse broker name as a base 10 number: {name!r}")
         if BrokerId(int(name)) not in self._image.brokers:
-            raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+            raise Rejected(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {quoted(name)} found."
+            )
 
 
 def _check_shape(resource: _Resource) -> None:
@@ -222,7 +233,7 @@ def _check_shape(resource: _Resource) -> None:
         if one.value is None and getattr(one, "config_operation", Operation.SET) != Operation.DELETE
     ]
     if nothing:
-        raise _bad(f"Null value not supported for : {', '.join(nothing)}")
+        raise _bad(f"Null value not supported for : {quoted(', '.join(nothing))}")
 
 
 def _check_dynamic(names: Iterable[str], *, hinting: bool, one_broker: bool) -> None:
@@ -249,7 +260,7 @@ def _unknown(name: str, *, hinting: bool) -> str:
             BROKER.check(name, "")
         except SettingError as error:
             return str(error)
-    return f"Unknown broker config name: {name}"
+    return f"Unknown broker config name: {quoted(name)}"
 
 
 def _check_broker_value(name: str, value: str) -> str:
@@ -287,7 +298,7 @@ def _operated(entry: altering.AlterableConfig, table: Table, now: str | None) ->
     if entry.name in table and not is_list(table, entry.name):
         raise Rejected(
             ErrorCode.INVALID_CONFIG,
-            f"Can't {operation.name} to key {entry.name} because its type is not LIST.",
+            f"Can't {operation.name} to key {quoted(entry.name)} because its type is not LIST.",
         )
     assert entry.value is not None, "checked with the shape"
     if now is None and entry.name in table:
@@ -295,8 +306,18 @@ def _operated(entry: altering.AlterableConfig, table: Table, now: str | None) ->
     there = now.split(",") if now else []
     named = entry.value.split(",")
     if operation is Operation.APPEND:
-        return ",".join(dict.fromkeys([*there, *named]))
+        return _checked_length(entry.name, ",".join(dict.fromkeys([*there, *named])))
     return ",".join(one for one in there if one not in named)
+
+
+def _checked_length(name: str, value: str) -> str:
+    """INVALID_CONFIG if no answer could carry the value: nobody could read the setting any more."""
+    if len(value.encode()) > STRING_BYTES_MAX:
+        raise Rejected(
+            ErrorCode.INVALID_CONFIG,
+            f"{quoted(name)} would be longer than {STRING_BYTES_MAX} bytes",
+        )
+    return value
 
 
 def _after(now: Mapping[str, str], changed: _Values) -> dict[str, str]:

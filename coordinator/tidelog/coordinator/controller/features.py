@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
+from tidelog.kernel.limits import REFUSAL_CHARS_MAX
+from tidelog.kernel.texts import quoted
 from tidelog.node.metadata.features import METADATA_VERSION, SUPPORTED, Levels
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -48,6 +50,7 @@ def update_features(
                 "The update failed for all features since the following feature had an error: "
                 f"{refused.detail}"
             )
+            detail = quoted(detail, REFUSAL_CHARS_MAX)
             return (), UpdateFeaturesResponse(error_code=refused.code, error_message=detail)
         if level != image.features.get(update.feature):
             records.append(FeatureChanged(update.feature, level))
@@ -71,7 +74,7 @@ def _checked(
     """The level that is asked for, where the cluster can have it."""
     name, level = update.feature, update.max_version_level
     levels, current = supported.get(name), image.features.get(name, 0)
-    asked = f"Invalid update version {level} for feature {name}."
+    asked = f"Invalid update version {level} for feature {quoted(name)}."
     if kind not in set(_Kind):
         raise _refused("The controller does not support the given upgrade type.")
     if level < 0:
@@ -90,7 +93,7 @@ def _checked(
 
 def _check_direction(current: int, kind: int, update: FeatureUpdateKey) -> None:
     name, level = update.feature, update.max_version_level
-    asked = f"Invalid update version {level} for feature {name}."
+    asked = f"Invalid update version {level} for feature {quoted(name)}."
     if level > current:
         if kind != _Kind.UPGRADE:
             raise _refused(f"{asked} Can't downgrade to a newer version.")

@@ -7,6 +7,7 @@ from tidelog.coordinator.controller import elections
 from tidelog.coordinator.controller.recovery import Recovery
 from tidelog.coordinator.settings import RulesOf
 from tidelog.kernel.ids import NO_LEADER
+from tidelog.kernel.texts import quoted
 from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k43_elect_leaders import (
@@ -89,7 +90,7 @@ class _Election:
     def _decide(self, name: str, partition: int) -> tuple[ErrorCode, str | None]:
         topic = self._image.names.get(name)
         if topic is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {quoted(name)}"
         view = self._image.partition(topic.id, partition)
         if view is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{partition}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tidelog.kernel.config import SettingError, Table, canonical
+from tidelog.kernel.texts import quoted
 from tidelog.node.resource_settings import CLIENT_METRICS, GROUP, group_conflict, group_text
 from tidelog.node.settings import BROKER
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -38,7 +39,7 @@ def check_other(kind: ResourceKind, name: str, value: str | None) -> str | None:
     """The text that is kept, None of a setting that goes; else refused as Kafka does."""
     table = OTHER_TABLES[kind]
     if name not in table:
-        raise Rejected(_CODES[kind], f"{_UNKNOWN[kind]}: {name}")
+        raise Rejected(_CODES[kind], f"{_UNKNOWN[kind]}: {quoted(name)}")
     if value is None:
         return None
     try:

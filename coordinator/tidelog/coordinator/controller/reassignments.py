@@ -7,6 +7,7 @@ from tidelog.coordinator.controller.placement import check_replicas
 from tidelog.coordinator.settings import RulesOf
 from tidelog.kernel.ids import BrokerId, Uuid
 from tidelog.kernel.limits import PARTITIONS_PER_DECISION_MAX
+from tidelog.kernel.texts import quoted
 from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k45_alter_partition_reassignments import (
@@ -69,7 +70,8 @@ class _Altering:
         topic = self._image.names.get(name)
         if topic is None:
             raise Rejected(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}."
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Unable to find a topic named {quoted(name)}.",
             )
         place = (topic.id, asked.partition_index)
         view = self._image.partition(*place)

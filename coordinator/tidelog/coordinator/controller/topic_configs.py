@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog.kernel.config import SettingError, canonical
+from tidelog.kernel.texts import quoted
 from tidelog.node.changing import flush_conflict, topic_conflict
 from tidelog.node.origins import TopicSettings
 from tidelog.node.settings import TOPIC, topic_reader
@@ -25,7 +26,7 @@ def checked_configs(
         if config.value is None:
             raise Rejected(
                 ErrorCode.INVALID_CONFIG,
-                f"Null value not supported for topic configs: {config.name}",
+                f"Null value not supported for topic configs: {quoted(config.name)}",
             )
         checked[config.name] = check_one(config.name, config.value, hinting=hinting)
     check_together(checked, broker)
@@ -37,7 +38,7 @@ def check_one(name: str, value: str, *, hinting: bool = True) -> str:
     this value."""
     near = hinting and len(name) <= HINT_NAME_CHARS_MAX
     if name not in TOPIC and not near:
-        raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {quoted(name)}")
     try:
         TOPIC.check(name, value)
     except SettingError as error:

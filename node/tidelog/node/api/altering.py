@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from tidelog.kernel.limits import FORWARD_TIMEOUT_MS
+from tidelog.kernel.texts import quoted
 from tidelog.node.api.call import Call
 from tidelog.node.api.forwarded import forward
 from tidelog.node.api.resources import Resource, check_own_broker
@@ -86,7 +87,7 @@ class Altering:
             check_own_broker(me, name)
             for config in resource.configs:
                 raise Rejected(
-                    ErrorCode.INVALID_CONFIG, f"Logger {config.name[:100]} does not exist!"
+                    ErrorCode.INVALID_CONFIG, f"Logger {quoted(config.name)} does not exist!"
                 )
             return False
         if kind not in _FORWARDED:

@@ -5,6 +5,8 @@ The answer comes when the generation is complete: when every member has joined, 
 
 from typing import Any, Final
 
+from tidelog.kernel.limits import MEMBER_ID_PREFIX_CHARS_MAX
+from tidelog.kernel.texts import quoted
 from tidelog.node.api.call import Call
 from tidelog.node.api.group_calls import ask_group, speaks_for
 from tidelog.node.api.registry import Route
@@ -39,10 +41,16 @@ def join_group(call: Call, request: JoinGroupRequest) -> None:
         protocols=tuple((one.name, bytes(one.metadata)) for one in request.protocols),
         needs_known_id=call.version >= _ID_FIRST_VERSION,
         may_skip_assignment=call.version >= _SKIP_VERSION,
-        new_member_id=f"{request.group_instance_id or client}-{call.broker.new_uuid()}",
+        new_member_id=_new_member_id(request.group_instance_id or client, call.broker.new_uuid()),
         reason=request.reason or "",
     )
     ask_group(call, request.group_id, ask, lambda said: _answer(call, request, said))
+
+
+def _new_member_id(name: str, unique: str) -> str:
+    """The member's id is longer than the name it is made of, which may already be as long as a
+    string of the protocol can be."""
+    return f"{quoted(name, MEMBER_ID_PREFIX_CHARS_MAX)}-{unique}"
 
 
 def client_host(call: Call) -> str:

@@ -7,6 +7,7 @@ where the next request goes on.
 from typing import Final
 
 from tidelog.kernel.ids import ZERO_UUID
+from tidelog.kernel.texts import quoted
 from tidelog.kernel.topic_names import INTERNAL_TOPICS, fault_of_name
 from tidelog.node.api import operations
 from tidelog.node.api.call import Call
@@ -45,7 +46,9 @@ def _names(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> lis
     asked = [topic.name for topic in request.topics] or image.names
     names = sorted({name for name in asked if name >= first})
     if cursor is not None and request.topics and first not in names:
-        raise Rejected(ErrorCode.INVALID_REQUEST, f"the cursor's topic {first} is not asked for")
+        raise Rejected(
+            ErrorCode.INVALID_REQUEST, f"the cursor's topic {quoted(first)} is not asked for"
+        )
     if cursor is not None and cursor.partition_index < 0:
         raise Rejected(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
     return names

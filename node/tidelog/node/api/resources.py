@@ -3,6 +3,7 @@
 from enum import IntEnum
 
 from tidelog.kernel.ids import BrokerId
+from tidelog.kernel.texts import quoted
 from tidelog.wire.errors import ErrorCode, Rejected
 
 
@@ -21,10 +22,10 @@ def check_own_broker(me: BrokerId, name: str, *, choice: str = "") -> None:
     may be asked for."""
     if not name.removeprefix("-").isdecimal() or not name.isascii():
         raise Rejected(
-            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name[:100]}"
+            ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {quoted(name)}"
         )
     if name != str(me):
         raise Rejected(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {me}{choice}, but received {name[:100]}",
+            f"Unexpected broker id, expected {me}{choice}, but received {quoted(name)}",
         )

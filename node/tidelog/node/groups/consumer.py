@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from tidelog.kernel.ids import RequestId, Uuid
 from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.texts import quoted
 from tidelog.node.groups.causes import TopicsThen, of_topics
 from tidelog.node.groups.consumer_checks import (
     check_epoch,
@@ -120,7 +121,9 @@ class ConsumerGroup:
     def _known(self, member_id: str) -> Member:
         member = self.log.members.get(member_id)
         if member is None:
-            raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not in the group")
+            raise Rejected(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"{quoted(member_id)!r} is not in the group"
+            )
         return member
 
     def forgotten(self) -> tuple[ConsumerRecord, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tidelog.kernel.texts import quoted
 from tidelog.node.groups.assignors import ASSIGNORS
 from tidelog.node.groups.consumer_log import LoggedGroup
 from tidelog.node.groups.consumer_member import LEFT_FOR_NOW, Member, is_part_of
@@ -21,7 +22,7 @@ def check_request(request: ConsumerHeartbeat) -> None:
         offered = ", ".join(sorted(ASSIGNORS))
         raise Rejected(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"there is no assignor {request.assignor!r} here; there are: {offered}",
+            f"there is no assignor {quoted(request.assignor)!r} here; there are: {offered}",
         )
 
 
@@ -88,14 +89,20 @@ def member_named(log: LoggedGroup, member_id: str, instance_id: str | None) -> M
     if instance_id is None:
         member = log.members.get(member_id)
         if member is None:
-            raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in {log.group}")
+            raise Rejected(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"{quoted(member_id)} is not in {quoted(log.group)}"
+            )
         return member
     member = member_of_instance(log, instance_id)
     if member is None:
-        raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"instance {instance_id} is not in {log.group}")
+        raise Rejected(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"instance {quoted(instance_id)} is not in {quoted(log.group)}",
+        )
     if member.member_id != member_id:
         raise Rejected(
-            ErrorCode.FENCED_INSTANCE_ID, f"instance {instance_id} is {member.member_id} now"
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"instance {quoted(instance_id)} is {quoted(member.member_id)} now",
         )
     return member
 
@@ -115,7 +122,7 @@ def check_released(member: Member, request: ConsumerHeartbeat) -> None:
     ):
         raise Rejected(
             ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"instance {request.instance_id} is in use by {member.member_id}",
+            f"instance {quoted(request.instance_id or '')} is in use by {quoted(member.member_id)}",
         )
 
 
@@ -125,5 +132,5 @@ def pattern_of(text: str) -> Pattern:
     except PatternError as error:
         raise Rejected(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex {text!r} is no valid expression: {error}",
+            f"SubscribedTopicRegex {quoted(text)!r} is no valid expression: {error}",
         ) from error

@@ -4,6 +4,7 @@ from collections.abc import MutableMapping
 
 from tidelog.kernel.ids import RequestId
 from tidelog.kernel.instant import Instant
+from tidelog.kernel.texts import quoted
 from tidelog.node.groups.classic import ClassicGroup
 from tidelog.node.groups.consumer import ConsumerGroup
 from tidelog.node.groups.consumer_checks import check_request
@@ -39,7 +40,7 @@ class ConsumerGroups:
         if request.epoch != 0:
             raise Rejected(
                 ErrorCode.GROUP_ID_NOT_FOUND,
-                f"there is no group {request.group} of the consumer protocol",
+                f"there is no group {quoted(request.group)} of the consumer protocol",
             )
         made = self._make(request.group)
         if group is not None:
@@ -70,7 +71,7 @@ class ConsumerGroups:
         if not isinstance(group, ConsumerGroup):
             raise Rejected(
                 ErrorCode.GROUP_ID_NOT_FOUND,
-                f"there is no group {request.group} of the consumer protocol",
+                f"there is no group {quoted(request.group)} of the consumer protocol",
             )
         draft.reply(asked, described(group.log, self._around.topics))
 

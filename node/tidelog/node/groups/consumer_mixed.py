@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from tidelog.kernel.ids import RequestId, Uuid
 from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.texts import quoted
 from tidelog.node.groups import requests as ask
 from tidelog.node.groups.classic_members import Promised
 from tidelog.node.groups.consumer import PROTOCOL_TYPE, ConsumerGroup, come_back
@@ -201,7 +202,8 @@ class MixedGroup(ConsumerGroup):
         member = member_named(self.log, member_id, instance_id)
         if member.classic is None:
             raise Rejected(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} does not speak the classic protocol"
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"{quoted(member_id)} does not speak the classic protocol",
             )
         return member, member.classic
 

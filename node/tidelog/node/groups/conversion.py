@@ -10,6 +10,7 @@ from typing import Final
 
 from tidelog.kernel.ids import Uuid
 from tidelog.kernel.instant import Instant
+from tidelog.kernel.texts import quoted
 from tidelog.node.groups.assignors import Assignment
 from tidelog.node.groups.classic import ClassicGroup
 from tidelog.node.groups.classic_generations import CONSUMER_TYPE
@@ -50,7 +51,7 @@ def check_upgrade(group: ClassicGroup, around: Around) -> None:
     if complaint is not None:
         raise Rejected(
             ErrorCode.GROUP_ID_NOT_FOUND,
-            f"group {group.name} is of the classic protocol, and {complaint}",
+            f"group {quoted(group.name)} is of the classic protocol, and {complaint}",
         )
 
 

@@ -13,6 +13,7 @@ from tidelog.kernel.ids import ZERO_UUID, RequestId
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import GROUP_BYTES_MAX
 from tidelog.kernel.shard import Decision
+from tidelog.kernel.texts import quoted
 from tidelog.node.groups import requests as ask
 from tidelog.node.groups.classic import ClassicGroup
 from tidelog.node.groups.codec import StoredRecord
@@ -384,7 +385,9 @@ class GroupShard:
         elif group is None and self._offsets.has(request.group):
             draft.reply(asked, ask.GroupDescribed(EMPTY))
         else:
-            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group} not found.")
+            raise Rejected(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {quoted(request.group)} not found."
+            )
 
     # -- the classic protocol
 
