@@ -197,9 +197,8 @@ class HandlerBench:
     """One broker in one directory, with a clock that tests move."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
-        self.now, self.told = Instant(1), list[Told]()
-        self.alarms: list[Instant] = []
-        self.someone_left = False
+        self.now, self.told, self.faults = Instant(1), list[Told](), list[str]()
+        self.alarms, self.someone_left = list[Instant](), False
         """Whether the broker knows of a death that the image does not tell yet."""
         self.failures: list[tuple[TopicPartition, str]] = []
         self.aside: list[Callable[[], None]] | None = None
@@ -252,6 +251,7 @@ class HandlerBench:
             new_uuid=lambda: str(next(self._uuids)),
             transactions=self.transactions,
             someone_left=lambda: self.someone_left,
+            on_fault=self.faults.append,
             wall_offset_ns=START_MS * 1_000_000,
         )
         self.dispatcher = Dispatcher(self.broker, routes())

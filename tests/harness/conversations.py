@@ -30,7 +30,7 @@ from tidelog.kernel.limits import ALTER_ISR_TIMEOUT_MS
 from tidelog.node.ipc.events import Happening
 from tidelog.node.metadata import link
 from tidelog.node.metadata.image import Changes, MetadataImage, TopicView
-from tidelog.node.metadata.link import Link, Me, Observer
+from tidelog.node.metadata.link import ImageChanged, Link, Me, Observer, Suspected
 from tidelog.node.runtime.shard_host import LogAppended, LogCommitted, Tick
 from tidelog.wire.control import Client, Deltas, IsrChange, LogEnd, ToBroker, encode
 from tidelog.wire.errors import ErrorCode
@@ -61,10 +61,17 @@ class Side:
     fenced: int = 0
     turned_away: list[ErrorCode] = field(default_factory=list)
     changes: list[Changes] = field(default_factory=list)
+    suspected: list[Suspected] = field(default_factory=list)
     last_epoch: Epoch = Epoch(0)
     end: Offset = Offset(0)
     high_watermark: Offset = Offset(0)
     """What it says of each of its logs."""
+
+    def told(self, what: ImageChanged | Suspected) -> None:
+        if isinstance(what, Suspected):
+            self.suspected.append(what)
+        else:
+            self.changes.append(what.changes)
 
     @property
     def peer(self) -> bytes:
@@ -335,8 +342,8 @@ class Conversation:
                     side.fenced += 1
                 case link.TurnedAway(code, _):
                     side.turned_away.append(code)
-                case link.ImageChanged(changes):
-                    side.changes.append(changes)
+                case link.ImageChanged() | link.Suspected():
+                    side.told(effect)
                 case link.EndsWanted(places):
                     ends = tuple(self._log_end(side, *place) for place in places)
                     self._broker_step(side, link.EndsTold(ends))
@@ -377,7 +384,7 @@ class Conversation:
                 self.logged.append(effect)
             case front.Ignored(_, reason):
                 self.ignored.append(reason)
-            case front.GiveUp(reason):
+            case front.RequestFailed(reason) | front.GiveUp(reason):
                 raise AssertionError(reason)
 
     def _send(self, peer: bytes, message: ToBroker) -> None:

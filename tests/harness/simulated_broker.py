@@ -70,6 +70,7 @@ class Life:
         self.clients: dict[Client, Callable[[], None]] = {}
         """Connections, and what to call when one ends."""
         self.troubles: list[tuple[TopicPartition, str]] = []
+        self.suspected: list[link.Suspected] = []
         self._ticks = 0
         self._due_at: Instant | None = None
         self._link_at: Instant | None = None
@@ -154,9 +155,14 @@ class Life:
             storage=MemoryVolume(),
             aside=lambda work, done: done(self.world.now, work()),
             on_storage_failure=self._on_storage_failure,
+            on_fault=self._on_fault,
             new_uuid=lambda: f"{self.me}-{self.incarnation}-{self._new_call()}",
             wall_offset_ns=NOW_MS * 1_000_000,
         )
+
+    @staticmethod
+    def _on_fault(reason: str) -> None:
+        raise AssertionError(reason)
 
     def _on_storage_failure(self, key: TopicPartition, failure: Exception) -> None:
         self.troubles.append((key, str(failure)))
@@ -297,6 +303,8 @@ class Life:
                 case link.EndsWanted(places):
                     waters = self.logs.checkpointed_high_watermark
                     self.link_step(link.EndsTold(log_ends(places, self.replicas, waters)))
+                case link.Suspected():
+                    self.suspected.append(effect)
                 case link.TurnedAway(code, detail):
                     raise AssertionError((code, detail))
 

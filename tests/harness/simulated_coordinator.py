@@ -83,7 +83,7 @@ class SimulatedCoordinator:
         decision: Decision[MetadataRecord, ControllerReply] = Decision(records)
         step = host.step
         try:
-            host.step = lambda _now, _event: host._decide(lambda: decision)  # type: ignore[method-assign, assignment]  # a decision in place of the shard's
+            host.step = lambda _now, _event: host._carry_out(decision)  # type: ignore[method-assign, assignment]  # a decision in place of the shard's
             effects = front_now._host_step(self._timeline.now, Tick())
         finally:
             host.step = step  # type: ignore[method-assign]  # as it was

@@ -22,6 +22,7 @@ from tidelog.coordinator.transactions.events import (
     PartitionLoaded,
     PartitionNotLoaded,
     Received,
+    RequestFailed,
     SendTo,
     Stop,
     Tick,
@@ -183,6 +184,8 @@ class TransactionProcess:
                     self._send(broker, message)
                 case WantIds():
                     self._want_ids()
+                case RequestFailed(reason):
+                    raise AssertionError(reason)
                 case Stop(reason):
                     self.fail(reason)
                 case (

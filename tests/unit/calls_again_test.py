@@ -7,6 +7,7 @@ from harness.conversations import Conversation
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.limits import COORDINATOR_DOWN_WAIT_MS
 from tidelog.node.metadata.link import IdBlock
+from tidelog.wire.control import Forward, decode_to_coordinator
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.metadata_records import TopicCreated
 
@@ -18,6 +19,10 @@ def running(*brokers: int) -> Conversation:
         talk.start_broker(broker)
     talk.settle()
     return talk
+
+
+def is_request(frame: bytes) -> bool:
+    return isinstance(decode_to_coordinator(frame), Forward)
 
 
 def test_calls_under_way_when_the_coordinator_dies_are_decided_by_the_next_one() -> None:
@@ -105,3 +110,32 @@ def test_a_call_of_a_session_that_had_to_be_opened_anew_is_decided_once() -> Non
     talk.settle()
     assert created.codes() == [0]
     assert sum(isinstance(record, TopicCreated) for record in talk.durable) == 1
+
+
+def test_a_request_that_two_coordinators_died_with_is_not_sent_to_a_third() -> None:
+    talk = running(0)
+    created = talk.create(0, topic())
+    for _ in range(2):
+        assert created.result is None
+        while not any(is_request(frame) for _, frame in talk.inbox):
+            if not talk.deliver_one():
+                talk.force()
+        talk.kill_coordinator()
+        talk.start_coordinator()
+    talk.settle()
+    assert created.result is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [one.api_key for one in talk.sides[BrokerId(0)].suspected] == [19]
+    assert not any(isinstance(record, TopicCreated) for record in talk.durable)
+
+
+def test_what_a_broker_asks_for_itself_is_asked_of_every_coordinator() -> None:
+    talk = running(0)
+    ids = talk.allocate(0)
+    for _ in range(4):
+        talk.kill_coordinator()
+        talk.start_coordinator()
+        while not talk.sides[BrokerId(0)].link.open_calls() or not talk.inbox:
+            if not talk.deliver_one():
+                talk.force()
+    talk.settle()
+    assert isinstance(ids.result, IdBlock)

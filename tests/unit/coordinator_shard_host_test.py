@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from tidelog.kernel.ids import Offset, RequestId
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.shard import Decision
@@ -15,6 +17,7 @@ from tidelog.node.runtime.shard_host import (
     Refusal,
     Reply,
     Requested,
+    RequestFailed,
     Resign,
     ShardHost,
     Tick,
@@ -35,6 +38,8 @@ class Words:
         del now
         if request == "no":
             raise Rejected(ErrorCode.INVALID_REQUEST, "no")
+        if request == "fail":
+            raise KeyError(request)
         if request == "wait":
             self.waiting.append(asked)
             return Decision()
@@ -48,6 +53,8 @@ class Words:
         return Decision((), tuple((asked, "waited") for asked in waited))
 
     def replay(self, record: str) -> None:
+        if record == "broken":
+            raise IndexError(record)
         self.words.append(record)
 
     def deadline(self) -> Instant | None:
@@ -153,3 +160,32 @@ def test_who_waits_too_long_for_a_commit_is_told_so_and_what_was_decided_stays()
     host.step(NOW, LogAppended(1, Offset(1)))
     assert host.step(NOW, LogCommitted(Offset(1))) == []
     assert host.step(NOW, Tick()) == [says(2, "waited")]
+
+
+def test_a_request_that_the_shard_fails_at_is_refused_and_others_go_on() -> None:
+    host = ShardHost(Words())
+    failed, reply = host.step(NOW, asks(1, "fail"))
+    assert isinstance(failed, RequestFailed)
+    assert "KeyError('fail')" in failed.reason
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.reply, Refusal)
+    assert (reply.asked, reply.reply.code) == (1, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert host.step(NOW, asks(2, "read")) == [Reply(RequestId(2), "")]
+
+
+def test_a_request_that_fails_is_told_behind_what_was_decided_before() -> None:
+    host = ShardHost(Words())
+    host.step(NOW, asks(1, "a"))
+    (failed,) = host.step(NOW, asks(2, "fail"))
+    assert isinstance(failed, RequestFailed)
+    host.step(NOW, LogAppended(1, Offset(1)))
+    first, second = host.step(NOW, LogCommitted(Offset(1)))
+    assert first == Reply(RequestId(1), "ok")
+    assert isinstance(second, Reply)
+    assert second.asked == 2
+
+
+def test_a_replay_that_fails_is_a_fault_in_our_own_state() -> None:
+    host = ShardHost(Words())
+    with pytest.raises(AssertionError, match="IndexError"):
+        host.step(NOW, asks(1, "whole broken"))

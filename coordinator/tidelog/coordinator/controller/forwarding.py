@@ -178,16 +178,15 @@ class Forwarded(Struct, frozen=True):
         """WireError where the frame is none of ours."""
         return cls(*decode_known(frame, _APIS))
 
-    def request(self) -> ControllerRequest:
+    def request(self) -> ControllerRequest | quorum.DescribeQuorumRequest:
+        """What is to be decided; or what is asked of the metadata log itself."""
+        if isinstance(self.message, quorum.DescribeQuorumRequest):
+            return self.message
         return _KINDS[self.header.api_key].request(self.header.version, self.message)
 
-    def asks_of_quorum(self) -> quorum.DescribeQuorumRequest | None:
-        """What is asked of the metadata log itself, if that is what is asked."""
-        message = self.message
-        return message if isinstance(message, quorum.DescribeQuorumRequest) else None
-
     def answer(self, reply: ControllerReply | quorum.DescribeQuorumResponse | Refusal) -> bytes:
-        """The answer's frame without its size, as the client gets it."""
+        """The answer's frame without its size, as the client gets it; one of REQUEST_FAULTS if it
+        cannot be encoded. A refusal always can: it repeats nothing but the request's own names."""
         api = _APIS[self.header.api_key]
         if isinstance(reply, Refusal):
             reply = _KINDS[api.key].refusal(self.message, reply)

@@ -63,6 +63,7 @@ from tidelog.node.runtime.shard_host import (
     ShardHost,
     Tick,
 )
+from tidelog.node.runtime.shard_host import RequestFailed as HostRequestFailed
 from tidelog.wire.control import (
     AllocateProducerIds,
     AlterIsr,
@@ -85,8 +86,8 @@ from tidelog.wire.control import (
     ToBroker,
     decode_to_coordinator,
 )
-from tidelog.wire.errors import ErrorCode, WireError
-from tidelog.wire.messages.k55_describe_quorum import DescribeQuorumResponse
+from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, WireError, fault_text
+from tidelog.wire.messages.k55_describe_quorum import DescribeQuorumRequest
 from tidelog.wire.metadata_records import (
     BrokerFenced,
     MetadataRecord,
@@ -185,6 +186,12 @@ class Ignored(Struct, frozen=True):
     reason: str
 
 
+class RequestFailed(Struct, frozen=True):
+    """A request brought out a fault of ours; it is refused, or answered with an error."""
+
+    reason: str
+
+
 class GiveUp(Struct, frozen=True):
     """The log cannot be trusted in this life; end the process, the next one loads it anew."""
 
@@ -202,6 +209,7 @@ Effect = (
     | LossyElection
     | TopicGone
     | Ignored
+    | RequestFailed
     | GiveUp
 )
 Answer = Callable[[ControllerReply | Refusal], Sequence[Effect]]
@@ -237,6 +245,8 @@ class Front:
         self._uncommitted: deque[tuple[Offset, tuple[MetadataRecord, ...]]] = deque()
         self._snapshot_offset = snapshot_offset
         self._settlements = settlements or Settlements(self._next)
+        self._faults: list[RequestFailed] = []
+        """Brought out by this step's requests, for the log."""
         self.wall_offset_ns = 0
         """What the wall clock is ahead of the monotonic one; the shell keeps it current."""
 
@@ -254,6 +264,13 @@ class Front:
         return self._ask(now, Activate(cluster_id, self._incarnation, run_id), activated)
 
     def step(self, now: Instant, event: Event) -> list[Effect]:
+        effects = self._step(now, event)
+        if self._faults:
+            effects += self._faults
+            self._faults = []
+        return effects
+
+    def _step(self, now: Instant, event: Event) -> list[Effect]:
         match event:
             case Received(peer, frame):
                 return self._received(now, peer, frame)
@@ -384,32 +401,74 @@ class Front:
             again = self._forward_again(now, session, message, message.sent_at)
             if again is not None:
                 return again
+        return self._forward_new(now, session, message)
+
+    def _forward_new(self, now: Instant, session: Session, message: Forward) -> list[Effect]:
+        """Nobody has decided it yet."""
         if len(self._answers) >= FORWARDED_CALLS_MAX:
             # It is not decided, so its sender may ask again.
             return [_failed(session, message.call, ErrorCode.NOT_CONTROLLER)]
         try:
             forwarded = Forwarded.read(message.frame)
+            request = forwarded.request()
         except WireError:
             return [_failed(session, message.call, ErrorCode.INVALID_REQUEST)]
+        except REQUEST_FAULTS as fault:
+            return self._failed_by(fault, session, message.call)
+        if isinstance(request, DescribeQuorumRequest):
+            return self._tell_quorum(now, session, message.call, forwarded, request)
+        return self._ask_for(now, session, message.call, forwarded, request)
 
-        def answer(
-            reply: ControllerReply | DescribeQuorumResponse | Refusal,
-        ) -> list[Effect]:
-            frame = forwarded.answer(reply)
-            return [SendTo(session.peer, Answered(session.session, message.call, frame))]
+    def _ask_for(
+        self,
+        now: Instant,
+        session: Session,
+        call: int,
+        forwarded: Forwarded,
+        request: ControllerRequest,
+    ) -> list[Effect]:
+        """Have what a client asks decided."""
 
-        of_quorum = forwarded.asks_of_quorum()
-        if of_quorum is None:
-            caller = Caller(session.broker, session.incarnation, message.call)
+        def answer(reply: ControllerReply | Refusal) -> list[Effect]:
+            frame = self._frame(forwarded, reply)
+            return [SendTo(session.peer, Answered(session.session, call, frame))]
 
-            def settled(reply: ControllerReply | Refusal) -> Settled:
-                return Settled(caller, forwarded.answer(reply))
+        def settled(reply: ControllerReply | Refusal) -> Settled:
+            caller = Caller(session.broker, session.incarnation, call)
+            return Settled(caller, self._frame(forwarded, reply))
 
-            return self._ask(now, forwarded.request(), answer, settled)
-        said = describe_quorum(
-            self.feed, of_quorum, now=now, wall_offset_ns=self.wall_offset_ns, end=self._next
-        )
-        return answer(said)
+        return self._ask(now, request, answer, settled)
+
+    def _frame(self, forwarded: Forwarded, reply: ControllerReply | Refusal) -> bytes:
+        """The answer. If it cannot be encoded, an error: the client must hear of its request."""
+        try:
+            return forwarded.answer(reply)
+        except REQUEST_FAULTS as fault:
+            self._faults.append(RequestFailed(f"an answer failed: {fault_text(fault)}"))
+            return forwarded.answer(Refusal(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _tell_quorum(
+        self,
+        now: Instant,
+        session: Session,
+        call: int,
+        forwarded: Forwarded,
+        request: DescribeQuorumRequest,
+    ) -> list[Effect]:
+        """Of the metadata log itself; nothing is decided."""
+        try:
+            said = describe_quorum(
+                self.feed, request, now=now, wall_offset_ns=self.wall_offset_ns, end=self._next
+            )
+            frame = forwarded.answer(said)
+        except REQUEST_FAULTS as fault:
+            return self._failed_by(fault, session, call)
+        return [SendTo(session.peer, Answered(session.session, call, frame))]
+
+    @staticmethod
+    def _failed_by(fault: Exception, session: Session, call: int) -> list[Effect]:
+        reason = f"a request failed: {fault_text(fault)}"
+        return [RequestFailed(reason), _failed(session, call, ErrorCode.UNKNOWN_SERVER_ERROR)]
 
     def _forward_again(
         self, now: Instant, session: Session, message: Forward, sent_at: Offset
@@ -510,6 +569,8 @@ class Front:
                     self._next = Offset(self._next + len(records))
                 case Reply(asked, reply):
                     effects += self._answers.pop(asked)(reply)
+                case HostRequestFailed(reason):
+                    effects.append(RequestFailed(reason))
                 case Resign(why):
                     effects.append(GiveUp(f"the metadata log could not be written: {why}"))
                 case _:

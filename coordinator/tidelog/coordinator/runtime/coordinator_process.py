@@ -23,6 +23,7 @@ from tidelog.coordinator.controller.front import (
     LossyElection,
     PeerLost,
     Received,
+    RequestFailed,
     SaveSnapshot,
     SendTo,
     TopicGone,
@@ -48,6 +49,7 @@ from tidelog.kernel.launch import (
     supervisor_socket,
 )
 from tidelog.kernel.limits import HEARTBEAT_MS
+from tidelog.node.few_lines import FewLines
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, SlotState, Word
 from tidelog.node.log.directory_names import key_of
@@ -99,6 +101,7 @@ class CoordinatorProcess:
         self._lock: DirectoryLock | None = None
         self._writer: Writer | None = None
         self._known = MetadataImage()
+        self._faults = FewLines()
         self._slot.begin(
             role=Role.STANDBY,
             process_id=launch.seat,
@@ -261,7 +264,7 @@ class CoordinatorProcess:
                 self._log.info("snapshot_due", offset=offset)
                 assert self._writer is not None
                 self._writer.save(effect)
-            case Ignored() | LossyElection() | TopicGone():
+            case Ignored() | RequestFailed() | LossyElection() | TopicGone():
                 self._note(effect)
             case Active(epoch):
                 self._activated(epoch)
@@ -270,7 +273,11 @@ class CoordinatorProcess:
             case _:
                 assert_never(effect)
 
-    def _note(self, effect: Ignored | LossyElection | TopicGone) -> None:
+    def _note(self, effect: Ignored | RequestFailed | LossyElection | TopicGone) -> None:
+        if isinstance(effect, RequestFailed):
+            if self._faults.may_say(time.monotonic_ns() // 1_000_000):
+                self._log.error("request_failed", reason=effect.reason)
+            return
         if isinstance(effect, Ignored):
             self._log.info("message_ignored", peer=effect.peer, reason=effect.reason)
             return

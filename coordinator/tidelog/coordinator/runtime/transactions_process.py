@@ -23,6 +23,7 @@ from tidelog.coordinator.transactions.events import (
     PartitionLoaded,
     PartitionNotLoaded,
     Received,
+    RequestFailed,
     SendTo,
     Stop,
     Tick,
@@ -39,6 +40,7 @@ from tidelog.kernel.launch import (
     transactions_endpoint,
 )
 from tidelog.kernel.limits import HEARTBEAT_MS, TRANSACTION_MESSAGES_QUEUED_MAX
+from tidelog.node.few_lines import FewLines
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.coordinator_link import CoordinatorLink, Hooks
 from tidelog.node.ipc.layout import Role, SlotState, Word
@@ -89,6 +91,7 @@ class TransactionsProcess:
             on_fenced=lambda: self._fail("another one has taken its place"),
             on_refused=self._on_turned_away,
             on_ends_wanted=lambda _places: (),
+            on_suspected=lambda _key, _client, _coordinators: None,  # it passes on no requests
         )
         me = Observer(launch.cluster_id, launch.incarnation)
         endpoint = coordinator_endpoint(launch.runtime_dir)
@@ -97,6 +100,7 @@ class TransactionsProcess:
         self._router: Router | None = None
         self._machine: Transactions | None = None
         self._events: list[Event] = []
+        self._faults = FewLines()
         self._wall_offset_ns = 0
         self._peers: dict[BrokerId, Peer] = {}
         """The latest connection of each broker."""
@@ -244,6 +248,8 @@ class TransactionsProcess:
                     )
             case PartitionNotLoaded(partition, code):
                 self._log.info("partition_not_loaded", partition=partition, reason=code.name)
+            case RequestFailed(reason):
+                self._tell_fault(reason)
             case PartitionLeft(partition, reason):
                 self._log.info("partition_left", partition=partition, reason=reason)
             case TransactionTimedOut(transactional_id, producer_id, open_ms):
@@ -255,6 +261,10 @@ class TransactionsProcess:
                 )
             case _:
                 assert_never(happened)
+
+    def _tell_fault(self, reason: str) -> None:
+        if self._faults.may_say(time.monotonic_ns() // 1_000_000):
+            self._log.error("request_failed", reason=reason)
 
     def _on_turned_away(self, code: ErrorCode, detail: str) -> None:
         self._fail(f"{code.name}: {detail}")

@@ -111,6 +111,14 @@ class TransactionTimedOut(Struct, frozen=True):
     open_ms: int
 
 
-Happened = PartitionLoaded | PartitionNotLoaded | PartitionLeft | TransactionTimedOut
+class RequestFailed(Struct, frozen=True):
+    """A request brought out a fault of ours; it is refused, or answered with an error."""
+
+    reason: str
+
+
+Happened = (
+    PartitionLoaded | PartitionNotLoaded | PartitionLeft | TransactionTimedOut | RequestFailed
+)
 """For the log of the process."""
 Effect = SendTo | WantIds | Stop | Happened

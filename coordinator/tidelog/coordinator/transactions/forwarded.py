@@ -340,7 +340,8 @@ class Forwarded(Struct, frozen=True):
         return _KINDS[self.header.api_key].parts(self.header.version, self.message, image)
 
     def answer(self, replies: Sequence[Reply]) -> bytes:
-        """The answer's frame without its size, as the client gets it. One reply for each part."""
+        """The answer's frame without its size, as the client gets it; one of REQUEST_FAULTS if
+        it cannot be encoded. One reply for each part."""
         key, version = self.header.api_key, self.header.version
         kind = _KINDS.get(key)
         response = kind.response if kind is not None else _list_response

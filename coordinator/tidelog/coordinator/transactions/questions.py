@@ -4,12 +4,14 @@ What cannot be decided yet, most often because a partition is being loaded, wait
 clients that are turned away come back much later.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from tidelog.coordinator.transactions.admissions import Admissions
 from tidelog.coordinator.transactions.around import Around, Session
 from tidelog.coordinator.transactions.calls import Call, Parked, Question
-from tidelog.coordinator.transactions.forwarded import Forwarded
+from tidelog.coordinator.transactions.events import RequestFailed
+from tidelog.coordinator.transactions.forwarded import Forwarded, Part
 from tidelog.coordinator.transactions.markers import Key
 from tidelog.coordinator.transactions.partitions import Partitions
 from tidelog.coordinator.transactions.records import Transaction
@@ -32,7 +34,7 @@ from tidelog.kernel.limits import (
     TRANSACTION_PARKED_MS,
 )
 from tidelog.node.runtime.shard_host import Refusal
-from tidelog.wire.errors import ErrorCode, Rejected, WireError
+from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, Rejected, WireError, fault_text
 from tidelog.wire.transactions import Answered, Failed, Forward
 
 _NOT_AVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -76,21 +78,31 @@ class Questions:
             return
         try:
             forwarded = Forwarded.read(message.frame)
+            asked = self._asked_of(forwarded)
         except WireError:
             self._fail(session, message.call, ErrorCode.INVALID_REQUEST)
             return
+        except REQUEST_FAULTS as fault:
+            self._tell_fault("a request", fault)
+            self._fail(session, message.call, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         call = Call(session, message.call, message.deadline, forwarded)
         self._open += 1
+        if isinstance(asked, ListAll):
+            self._ask_each(now, call, asked)
+        else:
+            self._ask_parts(now, call, asked)
+
+    def _asked_of(self, forwarded: Forwarded) -> ListAll | Sequence[Part]:
+        """What is asked of every id, or of single ones."""
         try:
             everything = forwarded.asks_all()
         except Rejected as refused:
-            call.expect(1)
-            self._reply(call, 0, Refusal(refused.code))
-            return
-        if everything is not None:
-            self._ask_each(now, call, everything)
-        else:
-            self._ask_parts(now, call)
+            return [Refusal(refused.code)]
+        return forwarded.parts(self._around.image) if everything is None else everything
+
+    def _tell_fault(self, what: str, fault: Exception) -> None:
+        self._around.happened(RequestFailed(f"{what} failed: {fault_text(fault)}"))
 
     def _fail(self, session: Session, number: int, code: ErrorCode) -> None:
         self._around.send(session, Failed(session.session, number, code))
@@ -104,8 +116,7 @@ class Questions:
         for part, place in enumerate(places):
             self._ask(now, Question(call, part, place, request))
 
-    def _ask_parts(self, now: Instant, call: Call) -> None:
-        parts = call.forwarded.parts(self._around.image)
+    def _ask_parts(self, now: Instant, call: Call, parts: Sequence[Part]) -> None:
         call.expect(len(parts))
         if not parts:
             self._answer(call)
@@ -229,9 +240,15 @@ class Questions:
     def _answer(self, call: Call) -> None:
         self._open -= 1
         session = call.session
-        if self._is_connected(call):
-            answer = Answered(session.session, call.number, call.answer())
-            self._around.send(session, answer)
+        if not self._is_connected(call):
+            return
+        try:
+            frame = call.answer()
+        except REQUEST_FAULTS as fault:
+            self._tell_fault("an answer", fault)
+            self._fail(session, call.number, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._around.send(session, Answered(session.session, call.number, frame))
 
     def tick(self, now: Instant) -> None:
         """Answer whose time is up."""

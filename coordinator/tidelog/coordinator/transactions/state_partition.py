@@ -18,6 +18,7 @@ from tidelog.coordinator.transactions.events import (
     PartitionLeft,
     PartitionLoaded,
     PartitionNotLoaded,
+    RequestFailed,
 )
 from tidelog.coordinator.transactions.records import BARRIER, TxnRecord
 from tidelog.coordinator.transactions.requests import Reply, Request
@@ -44,6 +45,7 @@ from tidelog.node.runtime.shard_host import (
     Tick,
 )
 from tidelog.node.runtime.shard_host import Reply as HostReply
+from tidelog.node.runtime.shard_host import RequestFailed as HostRequestFailed
 from tidelog.wire.errors import ErrorCode, Rejected, WireError
 from tidelog.wire.records import iterate_batches, iterate_records
 from tidelog.wire.transactions import STATE_TOPIC, Append, Appended, Chunk, Read
@@ -355,6 +357,8 @@ class StatePartition:
                     self._callbacks.on_queued(self)
                 case HostReply(asked, reply):
                     self._callbacks.on_reply(now, asked, reply)
+                case HostRequestFailed(reason):
+                    self._around.happened(RequestFailed(reason))
                 case Resign():
                     self._host = None
                 case _:

@@ -155,6 +155,8 @@ class Broker:
     """Whether a broker is known to be gone that the image still counts on."""
     tell_of_groups: Tell = lambda _: None
     """Takes the lines of the stories of its groups."""
+    on_fault: Callable[[str], None] = lambda _: None
+    """Told of each fault of ours that a request brought out; such a request never ends us."""
 
     groups: Groups = field(init=False)
     marks: marking.Marks = field(init=False)
@@ -169,6 +171,7 @@ class Broker:
             wall_ms=self.wall_ms,
             on_storage_failure=self.on_storage_failure,
             tell=self.tell_of_groups,
+            on_fault=self.on_fault,
         )
         self.groups = Groups(around)
         self.marks = marking.Marking(

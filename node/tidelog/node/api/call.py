@@ -1,16 +1,21 @@
 """One request on its way through its handler."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from tidelog.kernel.instant import Instant, WallMs
 from tidelog.node.net.client import Client
 from tidelog.node.net.session import Slot
 from tidelog.node.replica.waiting import Waiter
+from tidelog.wire.errors import REQUEST_FAULTS, fault_text
 from tidelog.wire.frame import encode_response
 from tidelog.wire.header import AnyApi, RequestHeader
 
 if TYPE_CHECKING:
     from tidelog.node.api.broker import Broker
+
+
+_P = ParamSpec("_P")
 
 
 class Call:
@@ -53,10 +58,34 @@ class Call:
         return self.client.session.closing
 
     def answer(self, message: Any) -> None:  # noqa: ANN401 -- each API has its own class
-        """Give the answer now; it leaves when its turn has come."""
+        """Give the answer now; it leaves when its turn has come. An answer that cannot be encoded
+        ends the connection."""
         header = self.header
-        self.slot.pieces = encode_response(self.api, header.version, header.correlation_id, message)
+        try:
+            pieces = encode_response(self.api, header.version, header.correlation_id, message)
+        except REQUEST_FAULTS as fault:
+            self.fail(fault)
+            return
+        self.slot.pieces = pieces
         self.client.answered()
+
+    def later(self, work: Callable[_P, None]) -> Callable[_P, None]:
+        """Wrap what answers this request later: a fault in it ends this request's connection, and
+        neither its caller nor the requests that the caller serves next."""
+
+        def guarded(*args: _P.args, **kwargs: _P.kwargs) -> None:
+            try:
+                work(*args, **kwargs)
+            except REQUEST_FAULTS as fault:
+                self.fail(fault)
+
+        return guarded
+
+    def fail(self, fault: Exception) -> None:
+        """End the connection: a fault of ours kept this request from its answer."""
+        reason = f"{self.api} v{self.version} failed: {fault_text(fault)}"
+        self.broker.on_fault(reason)
+        self.client.close(reason)
 
     def answer_frame(self, frame: bytes) -> None:
         """Give an answer that another process has encoded, header included."""
@@ -74,6 +103,7 @@ class Call:
     def park(self, waiter: Waiter) -> None:
         """Have it answered when the waiter wakes; a client that goes away takes it along."""
         waiting = self.broker.waiting
+        waiter.wake = self.later(waiter.wake)
         waiting.park(waiter)
         self.slot.on_abandoned = lambda: waiting.cancel(waiter)
 

@@ -57,8 +57,9 @@ from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
 from tidelog.node.api.produce_again import ProduceAgain
 from tidelog.node.api.registry import Registry, settle
-from tidelog.node.net.client import Client, CloseConnectionError
+from tidelog.node.net.client import Client, CloseConnectionError, RequestFailedError
 from tidelog.node.net.session import OVERLAPPING
+from tidelog.wire.errors import REQUEST_FAULTS, WireError, fault_text
 from tidelog.wire.frame import decode_request, encode_response
 from tidelog.wire.header import API_VERSIONS_KEY, HEAD_BYTES, RequestHeader, decode_request_header
 from tidelog.wire.messages.k18_api_versions import API as API_VERSIONS
@@ -138,7 +139,19 @@ class Dispatcher:
         self._known = {key: route.api for key, route in registry.routes.items()}
 
     def begin(self, client: Client, frame: memoryview, now: Instant) -> None:
-        """Raises CloseConnectionError or WireError where the protocol has no answer."""
+        """Raises CloseConnectionError or WireError where the protocol has no answer, and
+        RequestFailedError where a fault of ours came to light: all of them end the connection."""
+        try:
+            self._begin(client, frame, now)
+        except WireError:
+            raise
+        except REQUEST_FAULTS as fault:
+            asked = f"request key {frame[0] << 8 | frame[1]} version {frame[2] << 8 | frame[3]}"
+            reason = f"{asked} failed: {fault_text(fault)}"
+            self._broker.on_fault(reason)
+            raise RequestFailedError(reason) from fault
+
+    def _begin(self, client: Client, frame: memoryview, now: Instant) -> None:
         is_produce = len(frame) >= HEAD_BYTES and not frame[0] and not frame[1]
         if is_produce and self._again.begin(client, frame, now):
             return

@@ -79,7 +79,7 @@ def forward(
     deadline = Instant(call.now + ms(wait_ms))
     # The frame lies in the connection's buffer, which the next request overwrites.
     asked = bytes(call.frame) if frame is None else frame
-    call.broker.link.forward(call.api.key, asked, call.client.address, deadline, done)
+    call.broker.link.forward(call.api.key, asked, call.client.address, deadline, call.later(done))
 
 
 CREATE_TOPICS = Route(creation.API, range(2, 8), create_topics, "decided by the coordinator")

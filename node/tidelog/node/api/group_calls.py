@@ -23,7 +23,7 @@ def ask_group(
             call.answer(answer(said))
 
     if group:
-        call.broker.groups.ask(call.now, group, request, done)
+        call.broker.groups.ask(call.now, group, request, call.later(done))
     else:
         done(Refusal(ErrorCode.INVALID_GROUP_ID))
 
@@ -55,7 +55,7 @@ def ask_groups(
     if not asked:
         call.answer(answer([]))
     for at, (group, request) in enumerate(asked):
-        call.broker.groups.ask(call.now, group, request, partial(done, at))
+        call.broker.groups.ask(call.now, group, request, call.later(partial(done, at)))
 
 
 class CommitRow(Protocol):

@@ -77,7 +77,7 @@ def create(call: Call, topic: InternalTopic, done: Callable[[], None]) -> None:
             done()  # another client may have been quicker: all that counts is that it is there
 
     deadline = Instant(call.now + ms(_WAIT_MS))
-    broker.link.forward(API.key, frame, call.client.address, deadline, answered)
+    broker.link.forward(API.key, frame, call.client.address, deadline, call.later(answered))
 
 
 def _replicas(broker: Broker, name: str) -> int:

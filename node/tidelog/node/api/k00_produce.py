@@ -29,7 +29,7 @@ from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.replicas import Replica
 from tidelog.node.replica.waiting import Waiter
 from tidelog.wire.codecs import Codec
-from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, Rejected, fault_text
 from tidelog.wire.messages.k00_produce import (
     API,
     BatchIndexAndErrorMessage,
@@ -100,7 +100,7 @@ class _Work(NamedTuple):
     version: int
 
 
-_Ready = Mapping[int, _Batch | Rejected]
+_Ready = Mapping[int, _Batch | Exception]
 
 
 class _Prepared(NamedTuple):
@@ -149,7 +149,8 @@ def _checked_in(call: Call, request: ProduceRequest, now: Instant, claims: Claim
 def _do_aside(
     call: Call, request: ProduceRequest, claims: Claims, long_work: Sequence[_Work]
 ) -> None:
-    call.broker.aside(partial(_make_ready, long_work), partial(_go_on, call, request, claims))
+    go_on = call.later(partial(_go_on, call, request, claims))
+    call.broker.aside(partial(_make_ready, long_work), go_on)
 
 
 def _produce(call: Call, request: ProduceRequest, prepared: _Prepared) -> object | None:
@@ -223,12 +224,13 @@ def _make_ready(work: Sequence[_Work]) -> _Ready:
     return {id(one.data): _outcome(one) for one in work}
 
 
-def _outcome(work: _Work) -> _Batch | Rejected:
+def _outcome(work: _Work) -> _Batch | Exception:
+    """The batch, or why there is none: raised again where its row of the answer is made."""
     assert work.data.records is not None
     try:
         return _checked(work.data.records, work.rules, work.now_ms, work.version)
-    except Rejected as refused:
-        return refused
+    except REQUEST_FAULTS as fault:
+        return fault
 
 
 def _go_on(
@@ -297,7 +299,7 @@ def _take(
     batch = ready.get(id(data)) if ready else None
     if batch is None:
         batch = _checked(records, replica.rules, call.now_ms, call.version)
-    elif isinstance(batch, Rejected):
+    elif isinstance(batch, Exception):
         raise batch
     records, header = batch
     if header.is_transactional:
@@ -323,6 +325,11 @@ def append(  # noqa: PLR0913, PLR0917 -- called for each batch, from two places
     except (OSError, CorruptError) as failure:
         broker.on_storage_failure(replica.key, failure)
         raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+    except Rejected:
+        raise
+    except REQUEST_FAULTS as fault:
+        # The batch was checked before: the log may hold half of it now.
+        raise AssertionError(f"a checked batch failed: {fault_text(fault)}") from fault
     if not appended.duplicate:
         broker.counters.produced_batches += 1
         broker.counters.produced_bytes += len(records)

@@ -133,7 +133,9 @@ def _create(
             call.answer(_answer(call, request, found))
 
     deadline = Instant(call.now + ms(_CREATE_WAIT_MS))
-    call.broker.link.forward(creation.API.key, frame, call.client.address, deadline, done)
+    call.broker.link.forward(
+        creation.API.key, frame, call.client.address, deadline, call.later(done)
+    )
 
 
 def _faults(missing: list[str], answer: bytes | ErrorCode) -> dict[str, ErrorCode]:

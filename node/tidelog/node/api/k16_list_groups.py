@@ -22,7 +22,7 @@ def list_groups(call: Call, request: ListGroupsRequest) -> None:
         if not call.abandoned:
             call.answer(_answer(request, answers))
 
-    call.broker.groups.ask_each(call.now, ask.ListGroups(), done)
+    call.broker.groups.ask_each(call.now, ask.ListGroups(), call.later(done))
 
 
 def _answer(request: ListGroupsRequest, answers: list[Any]) -> ListGroupsResponse:

@@ -84,7 +84,7 @@ def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsRe
             _fail(one.row, ErrorCode.KAFKA_STORAGE_ERROR)
         call.answer(answer)
 
-    call.broker.storage.keep_starts(kept)
+    call.broker.storage.keep_starts(call.later(kept))
     return None
 
 

@@ -27,7 +27,7 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> object | Non
         else:
             call.answer(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
 
-    call.broker.producer_ids.take(taken)
+    call.broker.producer_ids.take(call.later(taken))
     return None
 
 

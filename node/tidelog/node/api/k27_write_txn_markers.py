@@ -39,7 +39,7 @@ class _Gathering:
                 call.now,
                 Epoch(asked.coordinator_epoch),
                 _markers(asked),
-                self._done_for(at, asked),
+                call.later(self._done_for(at, asked)),
                 deadline,
             )
         if not self._rows:

@@ -73,6 +73,8 @@ def ask(call: Call, request: object, answer: Callable[[Any | ErrorCode], Any]) -
 
 def _send(call: Call, frame: bytes, done: Callable[[Instant, bytes | ErrorCode], None]) -> None:
     deadline = Instant(call.now + ms(_WAIT_MS))
-    forget = call.broker.transactions.forward(frame, call.client.address, deadline, done)
+    forget = call.broker.transactions.forward(
+        frame, call.client.address, deadline, call.later(done)
+    )
     # A client that is gone may be back on another connection, and ask for the same there.
     call.slot.on_abandoned = forget

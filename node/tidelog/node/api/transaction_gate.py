@@ -128,7 +128,7 @@ def ask(call: Call, transactional_id: str, asked: Sequence[Asked], told: Told) -
         told(now, codes)
 
     def send() -> None:
-        call.broker.transactions.forward(frame, call.client.address, deadline, done)
+        call.broker.transactions.forward(frame, call.client.address, deadline, call.later(done))
 
     deadline = Instant(call.now + ms(_WAIT_MS))
     send()

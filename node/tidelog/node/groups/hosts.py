@@ -41,11 +41,12 @@ from tidelog.node.runtime.shard_host import (
     Refusal,
     Reply,
     Requested,
+    RequestFailed,
     Resign,
     ShardHost,
     Tick,
 )
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, fault_text
 from tidelog.wire.records import read_header
 
 Done = Callable[[Any], None]
@@ -67,6 +68,8 @@ class Surroundings:
     on_storage_failure: Callable[[TopicPartition, Exception], None]
     tell: Tell
     """Takes a line of a group's story, at the decision: for the broker's log."""
+    on_fault: Callable[[str], None]
+    """Told of a fault of ours that a request brought out."""
 
 
 @dataclass(slots=True, eq=False)
@@ -336,6 +339,8 @@ class Groups:
                 case Reply(asked, reply):
                     hosted.answering -= 1
                     hosted.calls.pop(asked)(reply)
+                case RequestFailed(reason):
+                    self._around.on_fault(f"a group's coordinator failed: {reason}")
                 case Resign():
                     hosted.host = None
                 case _:
@@ -349,8 +354,8 @@ class Groups:
         around, replica, host = self._around, hosted.replica, hosted.host
         assert host is not None
         now_ms = around.wall_ms(now)
-        batch = memoryview(codec.batch_of(records, now_ms))
         try:
+            batch = memoryview(codec.batch_of(records, now_ms))
             appended = replica.log.append_as_leader(
                 now, now_ms, batch, read_header(batch), hosted.leader.epoch
             )
@@ -358,6 +363,9 @@ class Groups:
             around.on_storage_failure(replica.key, failure)
             self._fail(now, hosted, str(failure))
             return
+        except REQUEST_FAULTS as fault:
+            # The coordinator has replayed these records, and its log cannot take them.
+            raise AssertionError(f"records cannot be written: {fault_text(fault)}") from fault
         hosted.appended = Offset(appended.last_offset + 1)
         host.step(now, LogAppended(ticket, hosted.appended))
         around.replication.appended(now, replica, batch)

@@ -44,6 +44,7 @@ from tidelog.node.metadata.link import (
     Received,
     Result,
     Send,
+    Suspected,
     Tick,
     TurnedAway,
 )
@@ -71,6 +72,8 @@ class Hooks(Struct):
     on_refused: Callable[[ErrorCode, str], None]
     on_ends_wanted: Callable[[Sequence[tuple[TopicView, int]]], tuple[LogEnd, ...]]
     """Nobody leads these, and this broker has replicas of them."""
+    on_suspected: Callable[[int, str, int], None]
+    """A client's request of this API key is refused, for so many coordinators ended with it."""
 
 
 def peer_name(broker: BrokerId, incarnation: Incarnation) -> bytes:
@@ -207,6 +210,8 @@ class CoordinatorLink:
                     self._hooks.on_fenced()
                 case TurnedAway(code, detail):
                     self._hooks.on_refused(code, detail)
+                case Suspected(key, client, coordinators):
+                    self._hooks.on_suspected(key, client, coordinators)
                 case EndsWanted(places):
                     self._step(EndsTold(self._hooks.on_ends_wanted(places)))
                 case _:

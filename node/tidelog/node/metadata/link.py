@@ -4,7 +4,8 @@ coordinator's, who follows the image as brokers do.
 It registers on every connection, keeps the image up to date, and carries calls there and answers
 back. A call that was sent when the connection broke may or may not have been decided: it is sent
 again, and says so. Where no coordinator comes within a while such a call times out; one that was
-never sent is refused then.
+never sent is refused then. A client's request that two coordinators in a row have died with may be
+what ends them: it is not sent to a third one, but answered with an error.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from tidelog.kernel.ids import (
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import (
     COORDINATOR_DOWN_WAIT_MS,
+    COORDINATORS_PER_CALL_MAX,
     FORWARDED_CALLS_MAX,
     FORWARDED_FRAME_BYTES_MAX,
     JOIN_AGAIN_MS,
@@ -187,6 +189,15 @@ class IdBlock(Struct, frozen=True):
 Result = bytes | IdBlock | tuple[ErrorCode, ...] | ErrorCode
 
 
+class Suspected(Struct, frozen=True):
+    """A client's request was sent to coordinators that ended before they answered it. It is
+    refused, for it may be what ended them; that is worth a line in the log."""
+
+    api_key: int
+    client: str
+    coordinators: int
+
+
 class EndsWanted(Struct, frozen=True):
     """Nobody leads these, and this broker has replicas of them: say what they have."""
 
@@ -203,7 +214,7 @@ class Finished(Struct, frozen=True):
 
 Asked = ForwardAsked | IdsAsked | IsrAsked | LeaveAsked
 Event = Connected | Disconnected | Received | Asked | EndsTold | DamageTold | NoRoomTold | Tick
-Effect = Send | ImageChanged | Joined | Fenced | TurnedAway | EndsWanted | Finished
+Effect = Send | ImageChanged | Joined | Fenced | TurnedAway | EndsWanted | Suspected | Finished
 
 
 class _Call(Struct):
@@ -214,6 +225,8 @@ class _Call(Struct):
     """In this session."""
     sent_at: Offset | None = None
     """Where the image was when it was sent for the first time."""
+    had: tuple[Incarnation, ...] = ()
+    """The coordinators that it was sent to."""
 
 
 class Link:
@@ -343,14 +356,34 @@ class Link:
     def _send_calls(self) -> list[Effect]:
         if self._coordinator is None:
             return []
-        sends: list[Effect] = []
+        sends = self._suspects(self._coordinator)
         for call in self._calls.values():
             if not call.sent:
                 call.sent = True
+                if self._coordinator not in call.had:
+                    call.had += (self._coordinator,)
                 sends.append(Send(_message(self._coordinator, call.asked, call.sent_at)))
                 if call.sent_at is None:
                     call.sent_at = self.image.offset
         return sends
+
+    def _suspects(self, coordinator: Incarnation) -> list[Effect]:
+        """Do not let a request that may end coordinators end this one."""
+        effects: list[Effect] = []
+        for number, call in list(self._calls.items()):
+            asked, had = call.asked, call.had
+            if (
+                isinstance(asked, ForwardAsked)
+                and not call.sent
+                and coordinator not in had
+                and len(had) >= COORDINATORS_PER_CALL_MAX
+            ):
+                key = int.from_bytes(asked.frame[:2], "big")
+                effects += [
+                    Suspected(key, asked.client.address, len(had)),
+                    self._finish(number, ErrorCode.UNKNOWN_SERVER_ERROR),
+                ]
+        return effects
 
     def _finish(self, number: int, result: Result) -> Finished:
         del self._calls[number]

@@ -9,6 +9,10 @@ class CloseConnectionError(Exception):
     """The protocol has no answer for this request: the connection ends, the text says why."""
 
 
+class RequestFailedError(CloseConnectionError):
+    """A fault of ours that one request brought out: its connection ends, all others go on."""
+
+
 class Client(Protocol):
     """One connection, as handlers see it."""
 

@@ -92,6 +92,7 @@ class BrokerProcess:
         self._led = 0
         self._stats = NetworkStats()
         self._refusals = FewLines()
+        self._request_failures = FewLines()
         self._storage_failures = FewLines()
         self._board = Board.open(board_name(launch.run_id))
         self._slot = self._board.writer(launch.board_slot)
@@ -142,6 +143,7 @@ class BrokerProcess:
             new_uuid=lambda: str(uuid.uuid4()),
             someone_left=self._neighbours.someone_left,
             tell_of_groups=self._stories.tell,
+            on_fault=self._on_fault,
         )
         self._group_alarm = Alarm(loop, self._on_group_alarm)
         self._broker.groups.alarm = self._group_alarm.set
@@ -203,6 +205,7 @@ class BrokerProcess:
             on_registered=self._on_registered,
             on_fenced=self._on_fenced,
             on_refused=self._on_turned_away,
+            on_suspected=self._on_suspected,
             on_ends_wanted=lambda places: log_ends(
                 places, self._replicas, self._logs.checkpointed_high_watermark
             ),
@@ -470,12 +473,27 @@ class BrokerProcess:
         if self._refusals.may_say(_now_ms()):
             self._log.info("connection_refused", client=address, reason=reason)
 
+    def _on_fault(self, reason: str) -> None:
+        if self._request_failures.may_say(_now_ms()):
+            self._log.error("request_failed", reason=reason)
+
+    def _on_suspected(self, api_key: int, client: str, coordinators: int) -> None:
+        if self._request_failures.may_say(_now_ms()):
+            self._log.error(
+                "request_suspected",
+                api_key=api_key,
+                client=client,
+                coordinators=coordinators,
+                reason="each coordinator that got this request ended before it had answered",
+            )
+
     def _tell_left_out(self, now: Instant) -> None:
         """What clients caused too often to be logged each time."""
         now_ms = now // _MILLISECOND_NS
         for event, lines in (
             ("connection_refused", self._refusals),
             ("storage_failed", self._storage_failures),
+            ("request_failed", self._request_failures),
         ):
             count = lines.left_out(now_ms)
             if count:

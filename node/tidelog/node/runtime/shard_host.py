@@ -1,7 +1,7 @@
 """Runs a shard over its log: append, replay, let replies go once their records are committed."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Generic, TypeVar, assert_never
 
 from msgspec import Struct
@@ -9,7 +9,7 @@ from msgspec import Struct
 from tidelog.kernel.ids import NO_OFFSET, Offset, RequestId
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.shard import Decision, Shard
-from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, Rejected, fault_text
 
 RequestT = TypeVar("RequestT")
 RecordT = TypeVar("RecordT")
@@ -77,6 +77,12 @@ class Reply(Struct, Generic[ReplyT], frozen=True):
     reply: ReplyT | Refusal
 
 
+class RequestFailed(Struct, frozen=True):
+    """A request brought out a fault of ours. It is refused; the shell logs the fault."""
+
+    reason: str
+
+
 class Resign(Struct, frozen=True):
     """Drop this host and its shard, and load the log anew: there is no undo."""
 
@@ -86,7 +92,7 @@ class Resign(Struct, frozen=True):
 Event = (
     Requested[RequestT] | LogAppended | LogGrown | LogCommitted | AppendFailed | GiveUpHeld | Tick
 )
-Effect = AppendRecords[RecordT] | Reply[ReplyT] | Resign
+Effect = AppendRecords[RecordT] | Reply[ReplyT] | RequestFailed | Resign
 
 
 class ShardHost(Generic[RequestT, RecordT, ReplyT]):
@@ -126,7 +132,7 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
             case LogCommitted(end):
                 return self._commit(end)
             case Tick():
-                return self._decide(lambda: self._shard.expire(now))
+                return [] if self._resigned else self._carry_out(self._shard.expire(now))
             case AppendFailed(reason):
                 return self._resign(reason)
             case GiveUpHeld(code):
@@ -149,17 +155,28 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
         assert asked not in self._waiting, asked
         self._waiting[asked] = None
         try:
-            return self._decide(lambda: self._shard.decide(now, asked, request))
+            decision = self._shard.decide(now, asked, request)
         except Rejected as refused:
-            self._held.append((self._ticket, asked, Refusal(refused.code, refused.detail)))
-            return [*self._release()]
+            return self._refuse(asked, Refusal(refused.code, refused.detail))
+        except REQUEST_FAULTS as fault:
+            # A shard changes by replay alone, so this request has changed nothing that counts.
+            refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "the request failed on the server")
+            reason = f"{type(request).__name__} failed: {fault_text(fault)}"
+            return [RequestFailed(reason), *self._refuse(asked, refusal)]
+        return self._carry_out(decision)
 
-    def _decide(
-        self, decide: Callable[[], Decision[RecordT, ReplyT]]
-    ) -> list[Effect[RecordT, ReplyT]]:
-        if self._resigned:
-            return []
-        decision = decide()
+    def _refuse(self, asked: RequestId, refusal: Refusal) -> list[Effect[RecordT, ReplyT]]:
+        self._held.append((self._ticket, asked, refusal))
+        return [*self._release()]
+
+    def _carry_out(self, decision: Decision[RecordT, ReplyT]) -> list[Effect[RecordT, ReplyT]]:
+        try:
+            return self._replayed(decision)
+        except REQUEST_FAULTS as fault:
+            # Some of its records may be replayed: what is in memory is wrong now.
+            raise AssertionError(f"a decision failed halfway: {fault_text(fault)}") from fault
+
+    def _replayed(self, decision: Decision[RecordT, ReplyT]) -> list[Effect[RecordT, ReplyT]]:
         effects: list[Effect[RecordT, ReplyT]] = []
         if decision.records:
             self._ticket += 1

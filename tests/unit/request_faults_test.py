@@ -1,0 +1,264 @@
+"""A fault of ours that one request brings out ends that request, and nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.brokers import FakeClient, HandlerBench
+from harness.controllers import topic
+from harness.conversations import Conversation
+from harness.produce_raw import batch_of, produce_request
+from harness.transaction_scenes import Scene
+from tidelog.coordinator.controller import front
+from tidelog.coordinator.controller.forwarding import Forwarded
+from tidelog.coordinator.controller.front import RequestFailed
+from tidelog.coordinator.controller.shard import ControllerShard
+from tidelog.coordinator.transactions.forwarded import Forwarded as ForwardedTransaction
+from tidelog.coordinator.transactions.shard import TxnShard
+from tidelog.kernel.ids import Partition
+from tidelog.kernel.instant import Instant, ms
+from tidelog.node.api import k01_fetch as handler
+from tidelog.node.api.call import Call
+from tidelog.node.log.log import Log
+from tidelog.node.net.client import RequestFailedError
+from tidelog.node.replica.waiting import Waiter
+from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, WireError
+from tidelog.wire.messages import k00_produce, k01_fetch, k19_create_topics, k22_init_producer_id
+from tidelog.wire.messages.k03_metadata import API as METADATA
+from tidelog.wire.messages.k03_metadata import MetadataRequest
+
+E = ErrorCode
+FAULTS = (
+    WireError("bytes"),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no"),
+    OverflowError(),
+    KeyError("a"),
+    IndexError(),
+    AttributeError(),
+    TypeError(),
+    RecursionError(),
+)
+
+
+def raising(fault: BaseException) -> Callable[..., Any]:
+    def raises(*_: object, **__: object) -> Any:
+        raise fault
+
+    return raises
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> HandlerBench:
+    made = HandlerBench(tmp_path / "log0")
+    made.topic("t")
+    return made
+
+
+def fetch(bench: HandlerBench, client: FakeClient) -> None:
+    """A fetch that waits for a record."""
+    asked = k01_fetch.FetchTopic(
+        topic="t",
+        partitions=[
+            k01_fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
+        ],
+    )
+    request = k01_fetch.FetchRequest(max_wait_ms=10_000, min_bytes=1, topics=[asked])
+    bench.begin(client, k01_fetch.API, 11, request)
+
+
+def produce(bench: HandlerBench) -> Any:
+    request = produce_request("t", batch_of(b"a"))
+    return bench.ask(k00_produce.API, 9, request).responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize("fault", FAULTS[1:], ids=repr)
+def test_a_fault_in_a_handler_ends_the_connection_and_is_told(
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    monkeypatch.setattr("tidelog.node.api.k03_metadata._told", raising(fault))
+    with pytest.raises(RequestFailedError, match=type(fault).__name__):
+        bench.begin(FakeClient(), METADATA, 12, MetadataRequest(topics=None))
+    assert len(bench.faults) == 1
+    assert "request_faults_test.py" in bench.faults[0]
+
+
+def test_an_assertion_about_our_own_state_is_no_fault_of_a_request(
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.node.api.k03_metadata._told", raising(AssertionError("ours")))
+    with pytest.raises(AssertionError, match="ours"):
+        bench.begin(FakeClient(), METADATA, 12, MetadataRequest(topics=None))
+    assert not issubclass(AssertionError, REQUEST_FAULTS)
+    assert bench.faults == []
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=repr)
+def test_a_late_answer_that_fails_ends_its_connection_and_the_next_one_is_answered(
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    first, second = FakeClient(), FakeClient()
+    fetch(bench, first)
+    fetch(bench, second)
+    look = k01_looks(monkeypatch)
+    look.insert(0, raising(fault))
+    assert produce(bench).error_code == 0
+    assert first.closed is not None
+    assert first.frames() == []
+    assert len(second.frames()) == 1
+    assert len(bench.faults) == 1
+
+
+def k01_looks(monkeypatch: pytest.MonkeyPatch) -> list[Callable[..., Any]]:
+    """What the next looks of waiting fetches do in place of what they would."""
+    planned: list[Callable[..., Any]] = []
+    usual = handler._look
+
+    def looks(*given: Any) -> Any:
+        return (planned.pop(0) if planned else usual)(*given)
+
+    monkeypatch.setattr(handler, "_look", looks)
+    return planned
+
+
+def test_a_late_answer_that_cannot_be_encoded_ends_its_connection(bench: HandlerBench) -> None:
+    client = FakeClient()
+    calls: list[Call] = []
+
+    def hold(call: Call, _request: object) -> None:
+        calls.append(call)
+        deadline = Instant(call.now + ms(1_000))
+        call.park(Waiter((("t", Partition(0)),), deadline, answer, missing=1))
+
+    def answer(_now: Instant) -> None:
+        too_long = k22_init_producer_id.InitProducerIdResponse(producer_id=2**70)
+        calls[0].answer(too_long)
+
+    routes = bench.dispatcher._routes
+    known = routes[k22_init_producer_id.API.key]
+    routes[known.key] = type(known)(known.api, known.versions, hold, known.note)
+    bench.begin(client, known.api, 4, k22_init_producer_id.InitProducerIdRequest())
+    assert produce(bench).error_code == 0
+    assert client.closed is not None
+    assert client.frames() == []
+
+
+def test_a_checked_batch_that_fails_within_the_log_is_a_fault_of_ours(
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Log, "append_as_leader", raising(OverflowError("index")))
+    with pytest.raises(AssertionError, match="OverflowError"):
+        produce(bench)
+
+
+# -- the coordinator
+
+
+def controller(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A conversation whose coordinator says what failed in it."""
+    talk = Conversation()
+    failed: list[str] = []
+    usual = talk._coordinator_effect
+
+    def effect(one: front.Effect) -> None:
+        if isinstance(one, RequestFailed):
+            failed.append(one.reason)
+        else:
+            usual(one)
+
+    monkeypatch.setattr(talk, "_coordinator_effect", effect)
+    talk.start_coordinator()
+    talk.start_broker(0)
+    talk.settle()
+    return talk, failed
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=repr)
+def test_the_coordinator_refuses_a_request_that_it_fails_at(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    talk, failed = controller(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(ControllerShard, "decide", raising(fault))
+        created = talk.create(0, topic())
+        talk.settle()
+    assert created.codes() == [E.UNKNOWN_SERVER_ERROR]
+    assert len(failed) == 1
+    again = talk.create(0, topic())
+    talk.settle()
+    assert again.codes() == [0]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=repr)
+def test_the_coordinator_says_so_if_an_answer_cannot_be_encoded(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    talk, failed = controller(monkeypatch)
+    usual = Forwarded.answer
+
+    def answer(self: Forwarded, reply: Any) -> bytes:
+        if isinstance(reply, k19_create_topics.CreateTopicsResponse):
+            raise fault
+        return usual(self, reply)
+
+    monkeypatch.setattr(Forwarded, "answer", answer)
+    created = talk.create(0, topic())
+    talk.settle()
+    assert created.codes() == [E.UNKNOWN_SERVER_ERROR]
+    assert failed
+    assert "t" in talk.shard.image.names
+
+
+def test_the_coordinator_refuses_a_frame_that_it_fails_to_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    talk, failed = controller(monkeypatch)
+    monkeypatch.setattr(Forwarded, "request", raising(ValueError("digits")))
+    created = talk.create(0, topic())
+    talk.settle()
+    assert created.result is E.UNKNOWN_SERVER_ERROR
+    assert len(failed) == 1
+
+
+# -- the transaction coordinator
+
+
+def init(name: str = "tx") -> k22_init_producer_id.InitProducerIdRequest:
+    return k22_init_producer_id.InitProducerIdRequest(
+        transactional_id=name, transaction_timeout_ms=1_000
+    )
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=repr)
+def test_the_transaction_coordinator_refuses_a_request_that_it_fails_at(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    scene = Scene()
+    with monkeypatch.context() as patch:
+        patch.setattr(TxnShard, "decide", raising(fault))
+        asked = scene.forward(k22_init_producer_id.API, 4, init())
+        scene.world.run(20)
+    assert asked.answer().error_code == E.UNKNOWN_SERVER_ERROR
+    again = scene.forward(k22_init_producer_id.API, 4, init())
+    scene.world.run(20)
+    assert again.answer().error_code == 0
+
+
+@pytest.mark.parametrize("place", ["parts", "answer", "asks_all"])
+@pytest.mark.parametrize("fault", FAULTS, ids=repr)
+def test_the_transaction_coordinator_says_so_if_it_cannot_read_or_answer(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception, place: str
+) -> None:
+    scene = Scene()
+    with monkeypatch.context() as patch:
+        patch.setattr(ForwardedTransaction, place, raising(fault))
+        asked = scene.forward(k22_init_producer_id.API, 4, init())
+        scene.world.run(20)
+    expected = {E.UNKNOWN_SERVER_ERROR}
+    if isinstance(fault, WireError):
+        expected.add(E.INVALID_REQUEST)
+    assert asked.answer() in expected
+    again = scene.forward(k22_init_producer_id.API, 4, init())
+    scene.world.run(20)
+    assert again.answer().error_code == 0
