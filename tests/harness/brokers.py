@@ -18,6 +18,7 @@ from tidelog.kernel.ids import (
     Uuid,
 )
 from tidelog.kernel.instant import Instant
+from tidelog.kernel.steps import Steps, at_once
 from tidelog.node.api.broker import Broker, Space
 from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
@@ -257,9 +258,9 @@ class HandlerBench:
         self.dispatcher = Dispatcher(self.broker, routes())
         self.replay(ClusterCreated("cluster"), _registered(), BrokerUnfenced(ME, Offset(1)))
 
-    def _aside(self, work: Callable[[], Any], done: Callable[[Instant, Any], None]) -> None:
+    def _aside(self, work: Steps[Any], done: Callable[[Instant, Any], None]) -> None:
         def do() -> None:
-            done(self.now, work())
+            done(self.now, at_once(work))
 
         if self.aside is None:
             do()

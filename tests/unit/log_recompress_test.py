@@ -10,6 +10,8 @@ from harness.fetch_raw import fetch_request
 from harness.log_batches import NOW_MS, batch
 from harness.produce_raw import produce_request
 from tidelog.kernel.limits import DECOMPRESSED_BATCH_BYTES_MAX
+from tidelog.kernel.steps import at_once
+from tidelog.node.log.looking import Allowance
 from tidelog.node.log.recompress import recompressed
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.validation import BatchRules, rules_of, validate_produced
@@ -36,7 +38,7 @@ def rules(codec: Codec, level: int | None = None, size_max: int = 1_000_000) -> 
 
 def packed(view: memoryview, wanted: BatchRules) -> memoryview:
     header = validate_produced(view, wanted, NOW_MS)
-    made, told = recompressed(view, header, wanted)
+    made, told = at_once(recompressed(view, header, wanted, Allowance()))
     assert told == read_header(made)
     assert check_crc(made)
     return made
@@ -73,7 +75,7 @@ def test_a_batch_stamped_with_the_brokers_time_keeps_the_stamp() -> None:
 def refusal(body: bytes, wanted: BatchRules) -> Rejected:
     header = read_header(batch(1))._replace(attributes=Codec.GZIP)
     with pytest.raises(Rejected) as refused:
-        recompressed(memoryview(bytes(61) + body), header, wanted)
+        at_once(recompressed(memoryview(bytes(61) + body), header, wanted, Allowance()))
     return refused.value
 
 
@@ -117,3 +119,13 @@ def test_a_broker_keeps_what_it_packed(tmp_path: Path) -> None:
     assert found is not None
     kept = found.file.read(found.position, found.size)
     assert read_header(kept).codec_bits == Codec.ZSTD
+
+
+def test_one_request_gets_no_more_memory_than_a_request_may_have() -> None:
+    view, wanted, allowance = sent(Codec.ZSTD), rules(Codec.NONE), Allowance()
+    header = validate_produced(view, wanted, NOW_MS)
+    size = len(at_once(recompressed(view, header, wanted, allowance))[0])
+    allowance.packed_bytes = size - 1
+    with pytest.raises(Rejected) as caught:
+        at_once(recompressed(view, header, wanted, allowance))
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE

@@ -15,7 +15,15 @@ from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import k00_produce
-from tidelog.wire.records import Record, build_batch, iterate_records
+from tidelog.wire.metadata_records import ConfigChanged, ResourceKind
+from tidelog.wire.records import (
+    Record,
+    build_batch,
+    check_crc,
+    iterate_batches,
+    iterate_records,
+    seal,
+)
 
 NOW_MS = 1_700_000_000_000
 PLAIN = build_batch([Record(0, NOW_MS, b"key", b"value " * 20, ())])
@@ -27,6 +35,17 @@ MANY_KEYS = build_batch(
 NO_KEY = build_batch(
     [Record(at, NOW_MS, None, b"%d" % (at * 104729), ()) for at in range(2_000)], codec=Codec.LZ4
 )
+
+
+MANY_PLAIN = build_batch([Record(at, NOW_MS, b"key", b"") for at in range(3_000)])
+NO_TIMESTAMP = bytearray(MANY_PLAIN)
+NO_TIMESTAMP[35:43] = b"\xff" * 8
+seal(NO_TIMESTAMP)
+FEW_WITHOUT_TIMESTAMP = bytearray(PLAIN)
+FEW_WITHOUT_TIMESTAMP[35:43] = b"\xff" * 8
+seal(FEW_WITHOUT_TIMESTAMP)
+UNPACKS_TO_MUCH = build_batch([Record(0, NOW_MS, b"key", bytes(1_000_000))], codec=Codec.ZSTD)
+assert len(UNPACKS_TO_MUCH) < 4_096
 
 
 @pytest.fixture
@@ -81,6 +100,11 @@ def row_of(client: FakeClient) -> Any:
         ("compacted", PLAIN, False),
         ("compacted", ZSTD, False),
         ("compacted", MANY_KEYS, True),
+        ("compacted", MANY_PLAIN, True),
+        ("compacted", UNPACKS_TO_MUCH, True),
+        ("plain", MANY_PLAIN, False),
+        ("plain", NO_TIMESTAMP, True),
+        ("plain", FEW_WITHOUT_TIMESTAMP, False),
     ],
 )
 def test_only_what_takes_long_is_done_aside(
@@ -136,12 +160,12 @@ def test_also_for_what_the_request_has_besides(bench: HandlerBench) -> None:
     assert [record.key for record in iterate_records(content)] == [b"key"]
 
 
-def test_a_record_without_key_is_named_as_ever(bench: HandlerBench) -> None:
+def test_every_record_without_a_key_is_named(bench: HandlerBench) -> None:
     client = begin(bench, "compacted", bytearray(NO_KEY))
     do_all(bench)
     row = row_of(client)
     assert row.error_code == ErrorCode.INVALID_RECORD
-    assert [error.batch_index for error in row.record_errors] == [0]
+    assert [error.batch_index for error in row.record_errors] == list(range(2_000))
     assert log_of(bench, "compacted").end == 0
 
 
@@ -170,3 +194,49 @@ def test_it_is_appended_when_it_is_ready_not_when_it_came(bench: HandlerBench) -
     bench.now = Instant(bench.now + 5)
     do_all(bench)
     assert log_of(bench, "packed").dirty.since == bench.now
+
+
+def test_small_batches_of_one_request_are_looked_at_aside_when_they_are_many(
+    bench: HandlerBench,
+) -> None:
+    client = FakeClient()
+    request = produce_request("compacted", bytearray(ZSTD), acks=1)
+    for _ in range(99):
+        request.topic_data += produce_request("compacted", bytearray(ZSTD)).topic_data
+    bench.begin(client, k00_produce.API, 9, request)
+    assert log_of(bench, "compacted").end == 0
+    do_all(bench)
+    assert log_of(bench, "compacted").end == 100
+
+
+def test_a_client_that_never_says_the_largest_timestamp_may_repeat_itself(
+    bench: HandlerBench,
+) -> None:
+    for batch in (PLAIN, FEW_WITHOUT_TIMESTAMP, FEW_WITHOUT_TIMESTAMP):
+        client = begin(bench, "plain", bytearray(batch))
+        assert row_of(client).error_code == ErrorCode.NONE
+    log = log_of(bench, "plain")
+    found = log.read(0, 1_000_000, log.end, min_one=True)
+    assert found is not None
+    content = found.file.read(found.position, found.size)
+    for header, kept in iterate_batches(content):
+        assert header.max_timestamp == NOW_MS
+        assert check_crc(kept)
+    bench.aside = []
+    client = begin(bench, "plain", bytearray(NO_TIMESTAMP))
+    assert log.end == 3, "it has many records, so the loop does not look at them"
+    do_all(bench)
+    assert row_of(client).base_offset == 3
+
+
+def test_a_codec_that_the_topic_gets_meanwhile_is_kept_to(bench: HandlerBench) -> None:
+    client = FakeClient()
+    request = produce_request("packed", bytearray(PLAIN), acks=1)
+    request.topic_data += produce_request("plain", bytearray(PLAIN)).topic_data
+    bench.begin(client, k00_produce.API, 9, request)
+    bench.replay(ConfigChanged(ResourceKind.TOPIC, "plain", "compression.type", "gzip"))
+    do_all(bench)
+    found = log_of(bench, "plain").read(0, 1_000_000, 1, min_one=True)
+    assert found is not None
+    content = found.file.read(found.position, found.size)
+    assert [header.codec_bits for header, _ in iterate_batches(content)] == [Codec.GZIP]

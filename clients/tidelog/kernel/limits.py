@@ -36,6 +36,19 @@ BATCH_BYTES_MAX_DEFAULT = 1_048_588
 SEGMENT_BYTES_MIN = 4 * KIB
 SEGMENT_BYTES_MAX = 2**31 - 1
 DECOMPRESSED_BATCH_BYTES_MAX = 64 * MIB
+RECORDS_LOOKED_AT_MAX = 1_000_000
+"""Of all batches in one request. No client puts more into a batch (librdkafka's
+`batch.num.messages` ends there), and a few KiB can unpack to ten times as many."""
+RECORDS_LIGHT = 20_000
+"""A batch of more records waits behind others of its kind, not in front of ordinary ones."""
+RECORDS_PER_STEP = 1_000
+"""A thread that looks at records lets the loop run after this many, which take 1 ms."""
+RECORDS_AT_ONCE_MAX = 2_000
+"""Of all batches in one request, on the loop itself."""
+RECORDS_NAMED_MAX = 10_000
+"""Records at fault that one answer lists: as many as a batch of librdkafka's has by default."""
+UNPACKED_BYTES_LIGHT = 4 * MIB
+UNPACKED_BYTES_PER_REQUEST_MAX = 512 * MIB
 PRODUCER_BATCHES_KEPT = 5
 PRODUCERS_PER_LOG_MAX = 10_000
 """1.5 KiB each; a broker has no more clients at one time."""
@@ -139,6 +152,10 @@ assert 4 * QUOTED_CHARS_MAX <= 4 * REFUSAL_CHARS_MAX <= STRING_BYTES_MAX
 assert RECEIVE_BUFFER_BYTES_FIRST <= RECEIVE_BUFFER_BYTES_STEADY <= RECEIVE_BUFFER_BYTES_KEPT
 assert RECEIVE_BUFFER_BYTES_KEPT <= REQUEST_BYTES_MAX
 assert BATCH_BYTES_MAX_DEFAULT <= DECOMPRESSED_BATCH_BYTES_MAX <= REQUEST_BYTES_MAX
+assert BATCH_BYTES_MAX_DEFAULT <= UNPACKED_BYTES_LIGHT <= DECOMPRESSED_BATCH_BYTES_MAX
+assert DECOMPRESSED_BATCH_BYTES_MAX <= UNPACKED_BYTES_PER_REQUEST_MAX
+assert RECORDS_PER_STEP <= RECORDS_AT_ONCE_MAX <= RECORDS_LIGHT <= RECORDS_LOOKED_AT_MAX
+assert RECORDS_NAMED_MAX <= RECORDS_LIGHT
 assert CONNECTIONS_MAX <= PRODUCERS_PER_LOG_MAX
 assert HEARTBEAT_MS * 10 <= BROKER_STOPPED_MS < COORDINATOR_SILENT_MS < BROKER_SILENT_MS
 assert FETCH_SESSION_PARTITIONS_MAX <= FETCH_SESSIONS_PARTITIONS_MAX <= REQUEST_ELEMENTS_MAX

@@ -195,6 +195,13 @@ def stamp_append_time(batch: bytearray | memoryview, timestamp: int) -> None:
     seal(view)
 
 
+def stamp_max_timestamp(batch: bytearray | memoryview, timestamp: int) -> None:
+    """Say in the header of one whole batch which timestamp is the largest, with a new CRC."""
+    view = memoryview(batch)
+    _INT64.pack_into(view, _MAX_TIMESTAMP_AT, timestamp)
+    seal(view)
+
+
 def stamp_origin(batch: bytearray | memoryview, origin: Origin) -> None:
     """Say who writes one whole batch, in place, with a new CRC; the leader's epoch stays."""
     view = memoryview(batch)
@@ -293,7 +300,11 @@ def iterate_records(batch: memoryview) -> Iterator[Record]:
     batch's timestamp.
     """
     header = read_header(batch)
-    data = records_of(header, batch)
+    yield from iterate_plain(header, records_of(header, batch))
+
+
+def iterate_plain(header: BatchHeader, data: bytes) -> Iterator[Record]:
+    """As `iterate_records`, of a batch whose records were unpacked already."""
     if header.record_count < 0:
         raise WireError(f"{header.record_count} records in a batch")
     stamp = header.max_timestamp if header.is_append_time else None
@@ -308,15 +319,17 @@ def iterate_records(batch: memoryview) -> Iterator[Record]:
         raise WireError(f"{len(data) - position} bytes behind the last record")
 
 
-def records_of(header: BatchHeader, batch: memoryview) -> bytes:
-    """The plain bytes of a batch's records."""
+def records_of(
+    header: BatchHeader, batch: memoryview, *, limit: int = DECOMPRESSED_BATCH_BYTES_MAX
+) -> bytes:
+    """The plain bytes of a batch's records; Rejected where they are more than `limit`."""
     data = batch[HEADER_BYTES:]
     bits = header.codec_bits
     if bits > max(Codec):
         raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {bits}")
     if bits == 0 or not data:
         return bytes(data)  # compaction leaves batches without a record, whatever their codec
-    return decompress(Codec(bits), data, limit=DECOMPRESSED_BATCH_BYTES_MAX)
+    return decompress(Codec(bits), data, limit=limit)
 
 
 def _record(

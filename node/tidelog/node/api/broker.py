@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from tidelog.kernel.ids import BrokerId, Offset, Partition, ProducerId, TopicPartition
 from tidelog.kernel.instant import Instant, WallMs
+from tidelog.kernel.steps import Steps
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.listed_brokers import ListedBrokers
 from tidelog.node.api.producer_ids import ProducerIds
@@ -108,7 +109,7 @@ class Storage(Protocol):
 class Aside(Protocol):
     """How a handler has something done that takes the processor for long."""
 
-    def __call__(self, work: Callable[[], _T], done: Callable[[Instant, _T], None]) -> None:
+    def __call__(self, work: Steps[_T], done: Callable[[Instant, _T], None]) -> None:
         """`work` touches nothing of the broker's; `done` gets the time and its result then."""
         ...
 

@@ -5,30 +5,27 @@ ApiVersions says the floor is 0, as Kafka's does: librdkafka before 2.12 sends u
 to a broker that does not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import Offset, Partition
+from tidelog.kernel.ids import Offset
 from tidelog.kernel.instant import Instant, ms
-from tidelog.kernel.limits import KIB
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions
 from tidelog.node.api import produce_in_transaction as in_transaction
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
 from tidelog.node.api.leader_hints import hint
+from tidelog.node.api.produce_aside import Ready, Work, checked, keep_records, long_work, make_ready
 from tidelog.node.api.produce_in_transaction import Claims
 from tidelog.node.api.registry import NO_ANSWER, Route
 from tidelog.node.log.contracts import Appended
-from tidelog.node.log.recompress import recompressed
-from tidelog.node.log.validation import BatchRules, validate_produced
 from tidelog.node.net.client import CloseConnectionError
 from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.replicas import Replica
 from tidelog.node.replica.waiting import Waiter
-from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, Rejected, fault_text
 from tidelog.wire.messages.k00_produce import (
     API,
@@ -42,17 +39,13 @@ from tidelog.wire.messages.k00_produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from tidelog.wire.records import CODEC_MASK, HEADER_BYTES, BatchHeader
+from tidelog.wire.records import BatchHeader
 
 ACKS_NONE: Final = 0
 ACKS_ALL: Final = -1
-_ZSTD_VERSION: Final = 7
 _HINTS_VERSION: Final = 10
 BY_ID_VERSION: Final = 13
 """From it on topics are named by their ids."""
-_ATTRIBUTES_LOW_AT: Final = 22
-_UNPACKED_AT_ONCE_MAX: Final = 4 * KIB
-"""A compressed batch of a compacted topic that is larger is looked at in a thread."""
 
 
 class Pending(NamedTuple):
@@ -84,30 +77,11 @@ class Pending(NamedTuple):
         return ErrorCode.NONE if leader.high_watermark >= self.end else None
 
 
-class _Batch(NamedTuple):
-    """A batch that may be appended."""
-
-    records: memoryview
-    header: BatchHeader
-
-
-class _Work(NamedTuple):
-    """A batch that takes long to make ready."""
-
-    data: PartitionProduceData
-    rules: BatchRules
-    now_ms: int
-    version: int
-
-
-_Ready = Mapping[int, _Batch | Exception]
-
-
 class _Prepared(NamedTuple):
     """What was found out about batches before they are appended, by their rows in the request."""
 
     claims: Claims
-    ready: _Ready
+    ready: Ready
 
 
 _NOTHING: Final = _Prepared({}, {})
@@ -125,13 +99,13 @@ def produce(call: Call, request: ProduceRequest) -> object | None:
     if request.transactional_id is not None and in_transaction.ask_first(
         call, request, partial(_checked_in, call, request)
     ):
-        _keep_records(request)
+        keep_records(request)
         return None
-    long_work = _long_work(call, request)
-    if long_work:
+    work = long_work(call, request)
+    if work:
         call.hold()
-        _keep_records(request)
-        _do_aside(call, request, {}, long_work)
+        keep_records(request)
+        _do_aside(call, request, {}, work)
         return None
     return _produce(call, request, _NOTHING)
 
@@ -139,18 +113,16 @@ def produce(call: Call, request: ProduceRequest) -> object | None:
 def _checked_in(call: Call, request: ProduceRequest, now: Instant, claims: Claims) -> None:
     """The transaction coordinator has said its word."""
     call.now = now
-    long_work = _long_work(call, request)
-    if long_work:
-        _do_aside(call, request, claims, long_work)
+    work = long_work(call, request)
+    if work:
+        _do_aside(call, request, claims, work)
     else:
         _go_on(call, request, claims, now, {})
 
 
-def _do_aside(
-    call: Call, request: ProduceRequest, claims: Claims, long_work: Sequence[_Work]
-) -> None:
+def _do_aside(call: Call, request: ProduceRequest, claims: Claims, work: Sequence[Work]) -> None:
     go_on = call.later(partial(_go_on, call, request, claims))
-    call.broker.aside(partial(_make_ready, long_work), go_on)
+    call.broker.aside(make_ready(work), go_on)
 
 
 def _produce(call: Call, request: ProduceRequest, prepared: _Prepared) -> object | None:
@@ -189,53 +161,7 @@ def finish(
     return _with_hints(call, answer)
 
 
-def _long_work(call: Call, request: ProduceRequest) -> list[_Work]:
-    """Batches to be packed anew, or unpacked for a look at their keys: nobody shall wait for it."""
-    replicas = call.broker.replicas
-    found: list[_Work] = []
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            replica = replicas.get((topic.name, Partition(data.index)))
-            records = data.records
-            if replica is not None and records is not None and _takes_long(records, replica.rules):
-                found.append(_Work(data, replica.rules, call.now_ms, call.version))
-    return found
-
-
-def _keep_records(request: ProduceRequest) -> None:
-    """Copy all there are: the connection's buffer is gone before they are appended."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = memoryview(bytearray(data.records))
-
-
-def _takes_long(records: memoryview, rules: BatchRules) -> bool:
-    if (rules.codec is None and not rules.keys_needed) or len(records) < HEADER_BYTES:
-        return False
-    codec = records[_ATTRIBUTES_LOW_AT] & CODEC_MASK
-    if rules.codec is not None and codec != rules.codec:
-        return True
-    return rules.keys_needed and codec != Codec.NONE and len(records) > _UNPACKED_AT_ONCE_MAX
-
-
-def _make_ready(work: Sequence[_Work]) -> _Ready:
-    """In a thread; by the identity of the request's rows, for one may stand there twice."""
-    return {id(one.data): _outcome(one) for one in work}
-
-
-def _outcome(work: _Work) -> _Batch | Exception:
-    """The batch, or why there is none: raised again where its row of the answer is made."""
-    assert work.data.records is not None
-    try:
-        return _checked(work.data.records, work.rules, work.now_ms, work.version)
-    except REQUEST_FAULTS as fault:
-        return fault
-
-
-def _go_on(
-    call: Call, request: ProduceRequest, claims: Claims, now: Instant, ready: _Ready
-) -> None:
+def _go_on(call: Call, request: ProduceRequest, claims: Claims, now: Instant, ready: Ready) -> None:
     """A client that is gone meanwhile has its records appended all the same, as if it had been
     quicker to serve."""
     call.now = now
@@ -249,16 +175,6 @@ def _go_on(
         call.no_answer()
     elif answer is not None:
         call.answer(answer)
-
-
-def _checked(records: memoryview, rules: BatchRules, now_ms: int, version: int) -> _Batch:
-    """A batch as it is to be appended; Rejected where it may not be."""
-    header = validate_produced(records, rules, now_ms)
-    if header.codec_bits == Codec.ZSTD and version < _ZSTD_VERSION:
-        raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7")
-    if rules.codec is not None and rules.codec != header.codec_bits:
-        return _Batch(*recompressed(records, header, rules))
-    return _Batch(records, header)
 
 
 def _append(
@@ -298,7 +214,7 @@ def _take(
     claims, ready = prepared
     batch = ready.get(id(data)) if ready else None
     if batch is None:
-        batch = _checked(records, replica.rules, call.now_ms, call.version)
+        batch = checked(records, replica.rules, call.now_ms, call.version)
     elif isinstance(batch, Exception):
         raise batch
     records, header = batch

@@ -63,6 +63,8 @@ _REST_MIN: Final = 64
 """Behind the known bytes there are a length, and the 61 bytes of a batch's header."""
 _KNOWN_BYTES_MAX: Final = 512
 _SHAPES_MAX: Final = 4096
+_MAX_TIMESTAMP_AT: Final = 35
+_SIGN_BIT: Final = 0x80
 _NO_FRAME: Final = memoryview(b"")
 _LEARN_EVERY: Final = 16
 """While there is no room, one request in so many is learnt in the place of the oldest."""
@@ -138,8 +140,8 @@ class ProduceAgain:
         if replica is None or self._replicas.retiring or not _is_of(replica, shape.topic_id):
             return False
         leader, rules = replica.leader, replica.rules
-        if leader is None or rules.codec is not None or rules.keys_needed:
-            return False
+        if leader is None or not rules.as_sent or records[_MAX_TIMESTAMP_AT] & _SIGN_BIT:
+            return False  # a batch without a largest timestamp gets it from its records
         if records[22] & 16 and not self._is_known(shape, replica.log, records):
             return False
         acks = shape.acks

@@ -1,8 +1,10 @@
 """Batches of a topic that keeps one codec: the records are packed anew, not looked at."""
 
-from tidelog.kernel.limits import DECOMPRESSED_BATCH_BYTES_MAX
+from tidelog.kernel.limits import DECOMPRESSED_BATCH_BYTES_MAX, UNPACKED_BYTES_LIGHT
+from tidelog.kernel.steps import Pace, Steps
+from tidelog.node.log.looking import Allowance, unpacked
 from tidelog.node.log.validation import BatchRules, too_large
-from tidelog.wire.codecs import Codec, compress, decompress
+from tidelog.wire.codecs import Codec, compress
 from tidelog.wire.errors import ErrorCode, Rejected, WireError
 from tidelog.wire.records import (
     BATCH_LENGTH_MIN,
@@ -15,18 +17,22 @@ from tidelog.wire.records import (
 
 
 def recompressed(
-    batch: memoryview, header: BatchHeader, rules: BatchRules
-) -> tuple[memoryview, BatchHeader]:
+    batch: memoryview, header: BatchHeader, rules: BatchRules, allowance: Allowance
+) -> Steps[tuple[memoryview, BatchHeader]]:
     """A validated batch in the topic's codec: the same but for codec, lengths and checksum.
 
     INVALID_RECORD where it does not hold what its codec says, MESSAGE_TOO_LARGE where it is more
-    than may be unpacked, or more than the topic takes once it is packed anew.
+    than may be unpacked, or more than the topic takes after it is recompressed.
     """
     assert rules.codec is not None, "the topic takes batches as they are"
-    packed = _packed(_plain(batch, header, rules), rules)
+    plain = yield from _plain(batch, header, rules, allowance)
+    if header.codec_bits == Codec.NONE and len(plain) > UNPACKED_BYTES_LIGHT:
+        yield Pace.HEAVY
+    packed = compress(rules.codec, plain, level=rules.level) if rules.codec else plain
     size = HEADER_BYTES + len(packed)
     if size > min(rules.message_bytes_max, rules.segment_bytes):
         raise too_large(size, rules)
+    allowance.take_packed(size)
     fields = header._replace(
         batch_length=BATCH_LENGTH_MIN + len(packed),
         attributes=header.attributes & ~CODEC_MASK | rules.codec,
@@ -38,22 +44,14 @@ def recompressed(
     return view, fields._replace(crc=seal(view))
 
 
-def _plain(batch: memoryview, header: BatchHeader, rules: BatchRules) -> bytes | memoryview:
-    codec = Codec(header.codec_bits)
-    records = batch[HEADER_BYTES:]
-    if codec is Codec.NONE:
-        return records
+def _plain(
+    batch: memoryview, header: BatchHeader, rules: BatchRules, allowance: Allowance
+) -> Steps[bytes]:
     limit = DECOMPRESSED_BATCH_BYTES_MAX
     if rules.codec is Codec.NONE:
         # More would be refused for its size anyway.
         limit = min(limit, rules.message_bytes_max)
     try:
-        return decompress(codec, records, limit=limit)
+        return (yield from unpacked(batch, header, allowance, limit))
     except WireError as error:
         raise Rejected(ErrorCode.INVALID_RECORD, f"records cannot be read: {error}") from error
-
-
-def _packed(plain: bytes | memoryview, rules: BatchRules) -> bytes | memoryview:
-    if not rules.codec:
-        return plain
-    return compress(rules.codec, plain, level=rules.level)

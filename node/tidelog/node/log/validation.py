@@ -1,6 +1,8 @@
 """What a batch must look like before it may be appended; no record is looked at.
 
-Exception: on a compacted topic every produced record needs a key, so there they are walked.
+There are two exceptions. On a compacted topic every produced record needs a key. And some clients
+(sarama until 1.43) leave the largest timestamp out of the header of an uncompressed batch: it is
+taken from the records, as Kafka does, for by it the batch is found.
 """
 
 from typing import Final
@@ -8,12 +10,14 @@ from typing import Final
 from msgspec import Struct
 
 from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.steps import Steps, at_once
 from tidelog.node.log.contracts import Appended
+from tidelog.node.log.looking import Allowance, look, with_max_timestamp
 from tidelog.node.log.producers import WrittenBatch
 from tidelog.node.log.settings import LogSettings
 from tidelog.wire.codecs import Codec
 from tidelog.wire.crc import crc32c
-from tidelog.wire.errors import ErrorCode, Rejected, WireError
+from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.records import (
     APPEND_TIME_BIT,
     CODEC_MASK,
@@ -23,7 +27,6 @@ from tidelog.wire.records import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     check_crc,
-    iterate_records,
     new_header,
     stamp_append_time,
 )
@@ -41,6 +44,8 @@ class BatchRules(Struct, frozen=True):
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
     keys_needed: bool
+    as_sent: bool
+    """Whether an ordinary batch is appended without a look at its records."""
     codec: Codec | None = None
     """What batches are kept in; None: as they were sent."""
     level: int | None = None
@@ -54,6 +59,7 @@ def rules_of(settings: LogSettings) -> BatchRules:
         timestamp_before_max_ms=settings.timestamp_before_max_ms,
         timestamp_after_max_ms=settings.timestamp_after_max_ms,
         keys_needed=settings.compact,
+        as_sent=settings.codec is None and not settings.compact,
         codec=settings.codec,
         level=settings.codec_level,
     )
@@ -62,8 +68,32 @@ def rules_of(settings: LogSettings) -> BatchRules:
 def validate_produced(view: memoryview, rules: BatchRules, now_ms: int) -> BatchHeader:
     """The header of the one batch that `view` holds; Rejected where it breaks a rule.
 
-    On a LogAppendTime topic the batch is stamped in place.
+    On a LogAppendTime topic the batch is stamped in place. Where records must be looked at, all of
+    them are, at once: `needs_look` tells, and `validate_in_steps` is for who cannot wait.
     """
+    header = _checked_header(view, rules)
+    if rules.keys_needed or header.max_timestamp < 0:
+        header = at_once(_looked_at(view, header, rules, Allowance()))
+    return _timed(view, header, rules, now_ms)
+
+
+def validate_in_steps(
+    view: memoryview, rules: BatchRules, now_ms: int, allowance: Allowance
+) -> Steps[BatchHeader]:
+    """As `validate_produced`; nothing else may change the batch meanwhile."""
+    header = _checked_header(view, rules)
+    header = yield from _looked_at(view, header, rules, allowance)
+    return _timed(view, header, rules, now_ms)
+
+
+def needs_look(header: BatchHeader, rules: BatchRules) -> bool:
+    """Whether the records of a batch must be read before it is appended."""
+    return rules.keys_needed or (
+        header.max_timestamp < 0 and not header.codec_bits and not rules.log_append_time
+    )
+
+
+def _checked_header(view: memoryview, rules: BatchRules) -> BatchHeader:
     size = len(view)
     if size < 61:
         raise _too_short(view)
@@ -75,8 +105,21 @@ def validate_produced(view: memoryview, rules: BatchRules, now_ms: int) -> Batch
     if crc32c(view[21:]) != header.crc:
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, "wrong checksum")
     _check_fields(header)
-    if rules.keys_needed:
-        _check_keys(view)
+    return header
+
+
+def _looked_at(
+    view: memoryview, header: BatchHeader, rules: BatchRules, allowance: Allowance
+) -> Steps[BatchHeader]:
+    if not needs_look(header, rules):
+        return header
+    latest = yield from look(view, header, allowance, keys_needed=rules.keys_needed)
+    if header.max_timestamp < 0 and not header.codec_bits and not rules.log_append_time:
+        return with_max_timestamp(view, header, latest)
+    return header
+
+
+def _timed(view: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int) -> BatchHeader:
     if rules.log_append_time:
         stamp_append_time(view, now_ms)
         return new_header(HEADER.unpack_from(view))
@@ -175,19 +218,6 @@ def _check_timestamps(header: BatchHeader, rules: BatchRules, now_ms: int) -> No
             f"timestamp {earliest} is {now_ms - earliest} ms old; "
             f"message.timestamp.before.max.ms={rules.timestamp_before_max_ms}",
         )
-
-
-def _check_keys(view: memoryview) -> None:
-    try:
-        for index, record in enumerate(iterate_records(view)):
-            if record.key is None:
-                raise Rejected(
-                    ErrorCode.INVALID_RECORD,
-                    f"record {index} has no key; this topic is compacted",
-                    records=((index, "no key"),),
-                )
-    except WireError as error:
-        raise Rejected(ErrorCode.INVALID_RECORD, f"records cannot be read: {error}") from error
 
 
 def as_repeated(batch: WrittenBatch, header: BatchHeader, log_start: int) -> Appended:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import MIB
+from tidelog.kernel.steps import one_step
 from tidelog.node.log.cache_keep import Drop, Extent, Pages, Push, Writeback, held, plan
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
@@ -71,7 +72,7 @@ class _Lane:
             self.is_busy = False
             then(now, done)
 
-        self._aside(work, ended)
+        self._aside(one_step(work), ended)
 
 
 class CacheKeeper:
