@@ -21,6 +21,7 @@ from tidelog.kernel.instant import Instant
 from tidelog.kernel.launch import BrokerLaunch, CoordinatorLaunch, Launch, board_name
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, SlotState, SlotWriter, Word
+from tidelog.node.runtime.lives import started
 from tidelog.node.runtime.process import (
     EventLog,
     end_orphaned_run,
@@ -57,6 +58,7 @@ def run_broker(launch: BrokerLaunch) -> int:
             process_id=launch.broker_id,
             pid=os.getpid(),
             incarnation=launch.incarnation,
+            started=started(os.getpid()),
         )
         slot.words[Word.LEADERS] = launch.broker_id + 1
         slot.words[Word.REPLICAS] = launch.broker_id + 2
@@ -75,7 +77,11 @@ def run_coordinator(launch: CoordinatorLaunch) -> int:
     with Board.open(board_name(launch.run_id)) as board:
         slot = board.writer(launch.board_slot)
         slot.begin(
-            role=Role.COORDINATOR, process_id=0, pid=os.getpid(), incarnation=launch.incarnation
+            role=Role.COORDINATOR,
+            process_id=0,
+            pid=os.getpid(),
+            incarnation=launch.incarnation,
+            started=started(os.getpid()),
         )
         slot.words[Word.CONTROLLER_EPOCH] = launch.incarnation
         slot.words[Word.TOPICS] = 2
@@ -93,6 +99,7 @@ def run_transactions(launch: Launch) -> int:
             process_id=0,
             pid=os.getpid(),
             incarnation=launch.incarnation,
+            started=started(os.getpid()),
         )
         how = os.environ.get("STAND_IN_TRANSACTIONS", "")
         return _live(launch, slot, how, lambda: time.sleep(BEAT_S))

@@ -13,10 +13,10 @@ from tidelog.kernel.launch import ledgers_directory
 from tidelog.node.ipc.ledger_memory import remove_ledger, save_ledgers
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.disk import DiskDirectory
+from tidelog.tools import disk_look
 from tidelog.tools.disk_look import Wanted, look
 from tidelog.tools.disk_view import Replica
 from tidelog.tools.log_files.data_folder import Folder
-from tidelog.tools.supervisor import proc
 from tidelog.wire.checkpoints import RECOVERY_POINTS, encode_offsets
 
 NAME = "00000000000000000000.log"
@@ -105,7 +105,7 @@ def test_a_ledger_kept_between_runs_holds_until_the_machine_starts_anew(
     size = bench.make().open(NAME).append((memoryview(batch(1)),))
     save_ledgers(bench.disk.run_id, str(bench.data))
     remove_ledger(bench.disk.run_id, OWNER)
-    monkeypatch.setattr(proc, "boot_id", lambda: boot)
+    monkeypatch.setattr(disk_look, "boot_id", lambda: boot)
     assert bench.stable() == (0 if boot == BOOT else size)
     assert list(Path(ledgers_directory(str(bench.data))).iterdir()), "who looks takes nothing away"
 

@@ -168,3 +168,11 @@ def test_a_folder_of_sockets_is_removed_and_a_missing_one_is_no_error(tmp_path: 
     remove_folder(str(tmp_path / "r"))
     assert not (tmp_path / "r").exists()
     remove_folder(str(tmp_path / "r"))
+
+
+def test_a_link_in_the_place_of_a_folder_of_sockets_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "a").write_text("")
+    (tmp_path / "r").symlink_to(tmp_path / "theirs")
+    remove_folder(str(tmp_path / "r"))
+    assert (tmp_path / "theirs" / "a").exists()

@@ -23,6 +23,7 @@ from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.flush_policy import word_of
 from tidelog.node.log_settings import log_settings
 from tidelog.node.origins import Layers
+from tidelog.node.runtime.lives import boot_id
 from tidelog.node.runtime.page_cache import look as look_at_pages
 from tidelog.tools.chaos.sick_disks import sick_in
 from tidelog.tools.chaos.survey import Recorded, recorded
@@ -305,7 +306,7 @@ def _recorded(data: str, run_id: str | None, broker: int) -> Recorded | None:
         saved = saved_parts(data, owner)
         if not saved:
             return None
-        if check_header(saved[0], owner) != proc.boot_id():
+        if check_header(saved[0], owner) != boot_id():
             return Recorded()  # all that is there was read from the disk
         return recorded([saved])
     except (CorruptError, posix_ipc.ExistentialError):

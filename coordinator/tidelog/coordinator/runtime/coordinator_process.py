@@ -57,6 +57,7 @@ from tidelog.node.metadata.digest import digest
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, open_disk
+from tidelog.node.runtime.lives import started
 from tidelog.node.runtime.open_ledger import open_ledger
 from tidelog.node.runtime.process import (
     ORPHANS_END_WITHIN_S,
@@ -107,6 +108,7 @@ class CoordinatorProcess:
             process_id=launch.seat,
             pid=os.getpid(),
             incarnation=launch.incarnation,
+            started=started(os.getpid()),
         )
         ring = self._board.ring(launch.board_slot)
         self._recorder = Recorder(ring, log, launch.incarnation, self._topic_name)

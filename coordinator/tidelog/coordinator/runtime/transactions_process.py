@@ -48,6 +48,7 @@ from tidelog.node.metadata.digest import digest
 from tidelog.node.metadata.image import Changes, MetadataImage
 from tidelog.node.metadata.link import Observer
 from tidelog.node.runtime.alarm import Alarm
+from tidelog.node.runtime.lives import started
 from tidelog.node.runtime.process import (
     EventLog,
     crash_by_bugs,
@@ -84,6 +85,7 @@ class TransactionsProcess:
             process_id=0,
             pid=os.getpid(),
             incarnation=launch.incarnation,
+            started=started(os.getpid()),
         )
         hooks = Hooks(
             on_image_changed=self._on_image_changed,

@@ -118,6 +118,8 @@ class Word(IntEnum):
     DROPPED = 43  # bytes of logs under a bound
     COLD_READS = 44  # ranges that were not in memory, or had to be checked
     DROPPED_BEHIND = 45  # bytes, behind consumers
+    # of every process
+    STARTED = 46  # when the process of this pid started, in the kernel's ticks; 0: it does not say
     # the supervisor's
     SYNC_AT_STOP = 40  # 1: flush everything before ending, as `down --sync` asks
 
@@ -260,13 +262,17 @@ class SlotWriter:
         # Even, and ahead of what an earlier life left, also where that died in the middle.
         self._sequence = (self._head[_SEQUENCE] | 1) + 1
 
-    def begin(self, *, role: Role, process_id: int, pid: int, incarnation: Incarnation) -> None:
-        """A new life: nothing of the last one stays, not even its heartbeat."""
+    def begin(
+        self, *, role: Role, process_id: int, pid: int, incarnation: Incarnation, started: int = 0
+    ) -> None:
+        """A new life: nothing of the last one stays, not even its heartbeat. Whoever does not say
+        when it started is never signalled by others of its run."""
         self._head[_HEARTBEAT] = 0
         self._source[:] = bytes(len(self._source))
         self.words[Word.ROLE] = role
         self.words[Word.ID] = process_id
         self.words[Word.PID] = pid
+        self.words[Word.STARTED] = started
         self.words[Word.INCARNATION] = incarnation
         self.words[Word.STATE] = SlotState.STARTING
         self.publish()

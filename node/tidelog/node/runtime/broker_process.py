@@ -48,6 +48,7 @@ from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.descriptors import share_of_this_process
 from tidelog.node.runtime.disk import open_disks
 from tidelog.node.runtime.disk_faults import DiskFaults
+from tidelog.node.runtime.lives import started
 from tidelog.node.runtime.neighbours import Neighbours
 from tidelog.node.runtime.open_ledger import open_ledger
 from tidelog.node.runtime.process import (
@@ -101,6 +102,7 @@ class BrokerProcess:
             process_id=launch.broker_id,
             pid=os.getpid(),
             incarnation=launch.incarnation,
+            started=started(os.getpid()),
         )
         ring = self._board.ring(launch.board_slot)
         self._recorder = Recorder(ring, log, launch.incarnation, self._topic_name)

@@ -17,10 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from tidelog.kernel.launch import Launch
 from tidelog.node.ipc.board import Board, remove_memory_of_run
-from tidelog.node.ipc.layout import Role, Word
+from tidelog.node.ipc.layout import Role, Slot, Word
 from tidelog.node.ipc.ledger_memory import save_ledgers
+from tidelog.node.runtime.lives import Life
 
 if TYPE_CHECKING:
     import asyncio  # the supervisor imports this module and has no loop
@@ -258,7 +261,7 @@ def end_orphaned_run(launch: Launch, board: Board) -> None:
     others = [
         (slot[Word.ROLE], fd)
         for slot in slots
-        if slot[Word.PID] != os.getpid() and (fd := _open_ours(slot[Word.PID])) is not None
+        if slot[Word.PID] != os.getpid() and (fd := _open_ours(slot)) is not None
     ]
     for _, descriptor in others:
         # A stopped process would sit on its death signal for ever.
@@ -276,14 +279,11 @@ def end_orphaned_run(launch: Launch, board: Board) -> None:
     remove_folder(launch.runtime_dir)
 
 
-def _open_ours(pid: int) -> int | None:
-    """A pidfd, if the pid is still a process of tidelog's."""
-    try:
-        descriptor = os.pidfd_open(pid)
-        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    return descriptor if name.startswith(_TITLE_PREFIX) else None
+def _open_ours(slot: Slot) -> int | None:
+    """A pidfd of the process that this slot is about. A slot is not cleared when its process ends,
+    and by now another process, of another cluster perhaps, may have the number."""
+    life = structs.replace(Life.own(), pid=slot[Word.PID], started=slot[Word.STARTED])
+    return life.open()
 
 
 def _send(descriptor: int, number: signal.Signals) -> None:
@@ -294,11 +294,23 @@ def _send(descriptor: int, number: signal.Signals) -> None:
 
 
 def remove_folder(path: str) -> None:
-    """A flat folder of sockets and what is in it; others may remove it at the same time."""
-    folder = Path(path)
+    """A flat folder of sockets and what is in it; others may remove it at the same time. What is
+    not a folder of this user's own is left alone: its name may be a link of somebody else's."""
     try:
-        for entry in folder.iterdir():
-            entry.unlink(missing_ok=True)
-        folder.rmdir()
-    except FileNotFoundError:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
         return
+    try:
+        if os.fstat(folder).st_uid == os.geteuid():
+            _empty(folder)
+            Path(path).rmdir()
+    except OSError:
+        return  # somebody else was faster, or still puts something in
+    finally:
+        os.close(folder)
+
+
+def _empty(folder: int) -> None:
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)

@@ -11,6 +11,7 @@ from tidelog.node.ipc.layout import Role
 from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.marks import MARK_NAME, decode_mark
 from tidelog.node.metadata.image import TopicView
+from tidelog.node.runtime.lives import boot_id
 from tidelog.tools.log_files.data_folder import (
     BROKER_FOLDER,
     CLUSTER_FILE,
@@ -32,7 +33,6 @@ from tidelog.tools.log_files.verify_directory import (
     verify_directory,
 )
 from tidelog.tools.log_files.verify_log import Known, verify_log
-from tidelog.tools.supervisor import proc
 from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
 from tidelog.tools.supervisor.folder import is_held
 from tidelog.tools.supervisor.plan import Name
@@ -51,7 +51,7 @@ def around(directory: Path, folder: Folder | None) -> Around:
         # On a disk of its own nobody knows of a power loss but the machine.
         mark = decode_mark(disk.read_all(MARK_NAME))
         generation = mark.disk_generation if mark is not None else 0
-        return Around(boot_id=proc.boot_id(), disk_generation=generation, in_use=disk.is_in_use())
+        return Around(boot_id=boot_id(), disk_generation=generation, in_use=disk.is_in_use())
     cluster, image = folder.cluster, folder.image
     # A name lies in the broker's own folder; below a path each broker has one.
     match = BROKER_FOLDER.fullmatch(directory.parent.name) or BROKER_FOLDER.fullmatch(
@@ -60,7 +60,7 @@ def around(directory: Path, folder: Folder | None) -> Around:
     broker = None if match is None else image.brokers.get(BrokerId(int(match[1])))
     owner = Name(Role.COORDINATOR, 0) if match is None else Name(Role.BROKER, int(match[1]))
     return Around(
-        boot_id=proc.boot_id(),
+        boot_id=boot_id(),
         disk_generation=0 if cluster is None else generation_of(cluster, owner),
         in_use=_is_in_use(folder.path, disk, None if match is None else int(match[1])),
         cluster_id=None if cluster is None else cluster.cluster_id,

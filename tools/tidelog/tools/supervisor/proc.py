@@ -109,11 +109,6 @@ def memory_of(pid: int) -> Memory:
     return Memory(sizes.get("Rss", 0), sizes.get("Pss", 0))
 
 
-def boot_id() -> str:
-    """Another one after each start of the machine."""
-    return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
 def listener(port: int) -> str | None:
     """Who listens on a TCP port, for people; None where the kernel shows us no process."""
     inodes = _listening_inodes(port)

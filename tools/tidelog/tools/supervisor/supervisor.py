@@ -30,6 +30,7 @@ from tidelog.node.ipc.events import Kind
 from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
 from tidelog.node.log.flush_policy import word_of
 from tidelog.node.runtime.cut_off import CannotCutError, cut_off
+from tidelog.node.runtime.lives import boot_id
 from tidelog.node.runtime.process import EventLog, report_failed
 from tidelog.node.runtime.recorder import Recorder
 from tidelog.tools.supervisor import child, disks, membership, plan, power, proc
@@ -106,7 +107,7 @@ class Supervisor:
         self._service = Service(
             supervisor_socket(setup.run.runtime_dir), self._selector, self._answers.request
         )
-        self._boot_id = proc.boot_id()
+        self._boot_id = boot_id()
 
     # -- life -----------------------------------------------------------------------------------
 
