@@ -18,7 +18,8 @@ from tidelog.tools.chaos.kernel_loss import shut_down
 from tidelog.tools.output import UNREACHABLE
 from tidelog.tools.supervisor.ask import EndedError, Link
 from tidelog.tools.supervisor.ending import end
-from tidelog.tools.supervisor.folder import Run, run_in
+from tidelog.tools.supervisor.folder import run_in
+from tidelog.tools.supervisor.runs import Run
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +108,7 @@ def test_a_supervisor_that_is_killed_while_it_is_asked_to_end_leaves_no_mounts(
         """It took the connection, and was killed then."""
 
         def __init__(self, run: Run) -> None:
-            self.run = run
+            self.run, self.folder = run, Path(run.data_dir)
 
         def wake(self) -> None: ...
 

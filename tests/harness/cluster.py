@@ -25,7 +25,8 @@ from tidelog.node.ipc.board import Board, memory_of_run, remove_memory_of_run
 from tidelog.node.ipc.layout import Role, Word, slot_of
 from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.tools.supervisor import proc
-from tidelog.tools.supervisor.folder import Run, run_in
+from tidelog.tools.supervisor.folder import run_in
+from tidelog.tools.supervisor.runs import Run
 
 TIDELOG = ("-m", "tidelog.tools")
 STAND_INS = ("-m", "harness.stand_ins")

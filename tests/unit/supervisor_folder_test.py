@@ -5,6 +5,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -20,16 +21,14 @@ from tidelog.tools.supervisor import leftovers, proc
 from tidelog.tools.supervisor.folder import (
     Cluster,
     DataFolder,
-    Run,
     child_in,
-    find,
     held_for_a_moment,
     is_held,
     new_cluster_id,
-    pointer_of,
     run_in,
     sentences,
 )
+from tidelog.tools.supervisor.runs import Run
 
 
 @contextlib.contextmanager
@@ -209,18 +208,17 @@ def test_a_run_is_told_from_garbage(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     assert run_in(tmp_path) is None
     folder = DataFolder.claim(tmp_path / "data", "default")
-    run = Run("0011aabb", 1, "default", "/r", "/d", "127.0.0.1:1")
+    run = Run("0011aabb", 1, "default", "/r", "/d", "127.0.0.1:1", folder.identity)
     folder.save_run(run)
     assert run_in(tmp_path / "data") == run
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    assert run_in(tmp_path / "copy") is None
+    (tmp_path / "data").rename(tmp_path / "moved")
+    assert run_in(tmp_path / "moved") == run
+    (tmp_path / "moved").rename(tmp_path / "data")
     folder.forget_run()
     assert run_in(tmp_path / "data") is None
     folder.let_go()
-
-
-def test_a_dead_ephemeral_namesake_is_not_followed(tmp_path: Path) -> None:
-    data = tmp_path / "default"
-    pointer_of(data).write_text(str(tmp_path / "gone"))
-    assert find(data) == data
 
 
 def test_cluster_ids_look_like_kafkas_and_never_like_an_option() -> None:
@@ -250,20 +248,3 @@ def test_a_runtime_folder_made_by_someone_else_is_not_used(tmp_path: Path) -> No
     assert (tmp_path / "r").stat().st_mode & 0o777 == 0o700
     with pytest.raises(CannotStartError, match="cannot make"):
         leftovers.make_runtime_folder(tmp_path / "r")
-
-
-def test_only_old_things_of_dead_runs_are_swept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    # Nothing else may be swept: with this age, runs of other tests that just start would be dead.
-    monkeypatch.setattr(leftovers, "_runtime_bases", lambda: iter([tmp_path]))
-    monkeypatch.setattr(leftovers, "MEMORY_FOLDER", str(tmp_path))
-    run_id = leftovers.new_run_id()
-    (tmp_path / f"tidelog-{run_id}").mkdir()
-    (tmp_path / f"tidelog-{run_id}-data").mkdir()
-    (tmp_path / "tidelog-somebody-elses").mkdir()
-    assert run_id not in leftovers.sweep()
-    monkeypatch.setattr(leftovers, "_YOUNG_S", -1.0)
-    assert run_id in leftovers.sweep()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["tidelog-somebody-elses"]

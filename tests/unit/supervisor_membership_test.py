@@ -5,12 +5,14 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.tools.supervisor import membership
-from tidelog.tools.supervisor.folder import Cluster, DataFolder, Run, run_in
+from tidelog.tools.supervisor.folder import Cluster, DataFolder, run_in
 from tidelog.tools.supervisor.ports import PortKeeper, bootstrap
+from tidelog.tools.supervisor.runs import Run
 
 RUN = Run("run", 1, "default", "/run", "/data", "")
 
@@ -35,7 +37,7 @@ def test_an_id_is_not_given_again_while_there_are_others(
     folder: DataFolder, ports: PortKeeper
 ) -> None:
     first, second, third = folder.cluster.ports
-    run = membership.remove(folder, ports, RUN, 1)
+    run = membership.remove(folder, ports, structs.replace(RUN, folder=folder.identity), 1)
     assert folder.cluster.brokers == [0, 2]
     assert run.bootstrap == bootstrap([first, third])
     broker, run = membership.add(folder, ports, run)

@@ -18,8 +18,9 @@ from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.tools.output import CliError, Target
 from tidelog.tools.reasons import Known
 from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
-from tidelog.tools.supervisor.folder import Run, find, is_held, run_in
+from tidelog.tools.supervisor.folder import find, is_held, run_in
 from tidelog.tools.supervisor.ports import HOST
+from tidelog.tools.supervisor.runs import Run
 from tidelog.tools.timeline import gather
 from tidelog.tools.transaction_look import see_readers
 from tidelog.tools.transaction_reasons import Readers

@@ -10,6 +10,7 @@ lock holds in every container that sees the same file, and a living process keep
 numbers say.
 """
 
+import contextlib
 import fcntl
 import os
 from enum import Enum
@@ -51,9 +52,13 @@ class Life(Struct, frozen=True):
             return Verdict.UNKNOWN
         if self.boot_id != boot_id():
             return Verdict.DEAD
-        if self.namespaces != _namespaces() or not _proc_is_ours():
+        if not self.is_counted_here():
             return Verdict.UNKNOWN
         return Verdict.LIVES if started(self.pid) == self.started else Verdict.DEAD
+
+    def is_counted_here(self) -> bool:
+        """Whether its pid and its start mean the same to this process."""
+        return self.namespaces == _namespaces() and _proc_is_ours()
 
     def open(self) -> int | None:
         """A pidfd of this very process; None if it is dead, or cannot be shown to live."""
@@ -109,8 +114,9 @@ def _proc_is_ours() -> bool:
 
 def hold(path: str) -> int:
     """Show whoever asks `is_held` that this process lives, as long as the descriptor is open."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # a file system without locks: `is_held` shows nothing there
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 

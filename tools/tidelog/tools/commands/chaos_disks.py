@@ -43,7 +43,8 @@ from tidelog.tools.output import (
     table,
     topic_and_partition,
 )
-from tidelog.tools.supervisor.folder import Run, read_cluster
+from tidelog.tools.supervisor.folder import read_cluster
+from tidelog.tools.supervisor.runs import Run
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _COLUMNS: Final = ("BROKER", "FAULT", "WHAT", "PARTITION", "FILES", "LOG DIR", "SINCE", "STRUCK")

@@ -27,7 +27,7 @@ from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
 
 if TYPE_CHECKING:
     from tidelog.tools.chaos.sick_disks import Sick
-    from tidelog.tools.supervisor.folder import Run
+    from tidelog.tools.supervisor.runs import Run
 
 VERSION = 1
 _PORT_MAX = 65_535

@@ -10,9 +10,13 @@ import struct
 from pathlib import Path
 from typing import Any, Self
 
+from msgspec import structs
+
 from tidelog.kernel.launch import supervisor_socket
+from tidelog.node.runtime.lives import identity
 from tidelog.tools.supervisor import proc
-from tidelog.tools.supervisor.folder import Run, find, run_in
+from tidelog.tools.supervisor.folder import find, run_in
+from tidelog.tools.supervisor.runs import Run
 
 _CREDENTIALS = struct.Struct("@3i")
 _ANSWER_WITHIN_S = 90.0
@@ -43,21 +47,25 @@ class SilentError(SaidNoError):
 class Link:
     """One connection to the supervisor of a cluster."""
 
-    def __init__(self, run: Run, stream: socket.socket) -> None:
+    def __init__(self, run: Run, folder: Path, stream: socket.socket) -> None:
         self.run = run
+        self.folder = folder
         self._stream = stream
         self._lines = stream.makefile("rb")
         credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         self.pid = int(_CREDENTIALS.unpack(credentials)[0])
-        """The supervisor's, as the kernel knows it."""
-        self._pidfd = os.pidfd_open(self.pid)
+        """The supervisor's, as the kernel knows it; 0 where it runs in another container."""
+        self._pidfd = os.pidfd_open(self.pid) if self.pid else None
 
     @classmethod
     def to(cls, data: Path) -> Self:
         """NotRunningError where nobody listens."""
-        run = run_in(find(data))
+        folder = find(data)
+        run = run_in(folder)
         if run is None:
             raise NotRunningError
+        if identity(run.data_dir) != run.folder:  # moved, or seen at another place from here
+            run = structs.replace(run, data_dir=str(folder))
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         stream.settimeout(_ANSWER_WITHIN_S)
         try:
@@ -65,7 +73,15 @@ class Link:
         except OSError as error:
             stream.close()
             raise NotRunningError from error
-        return cls(run, stream)
+        try:
+            link = cls(run, folder, stream)
+        except OSError as error:  # it has ended since it listened
+            stream.close()
+            raise NotRunningError from error
+        if link.pid not in {0, run.pid} and (run.life is None or run.life.is_counted_here()):
+            link.close()
+            raise NotRunningError  # whoever listens there is not the supervisor of this run
+        return link
 
     def ask(self, what: str, **more: object) -> dict[str, Any]:
         """The answer; SaidNoError where it is no."""
@@ -107,21 +123,28 @@ class Link:
     def wait_until_gone(self, timeout_s: float) -> bool:
         """Whether the supervisor, and with it everything, has ended in time."""
         poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
+        if self._pidfd is None:
+            poll.register(self._stream, select.POLLRDHUP)
+        else:
+            poll.register(self._pidfd, select.POLLIN)
         return bool(poll.poll(timeout_s * 1000))
 
     def wake(self) -> None:
         """A supervisor that is stopped goes on, and all it has to do with it."""
         if proc.is_stopped(self.pid):
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
+            self._send(signal.SIGCONT)
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
 
     def close(self) -> None:
-        os.close(self._pidfd)
+        if self._pidfd is not None:
+            os.close(self._pidfd)
         self._lines.close()
         self._stream.close()
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tidelog.node.runtime.lives import Verdict
 from tidelog.tools.supervisor import disks, leftovers
 from tidelog.tools.supervisor.ask import (
     UNREACHABLE,
@@ -66,9 +67,9 @@ def end(link: Link, *, force: bool, sync: bool, note: Note) -> None:
 
 def _end_what_it_left(link: Link, *, force: bool) -> None:
     """Nothing, unless it was killed while it was asked to end."""
-    folder = Path(link.run.data_dir)
-    if run_in(folder) == link.run:
-        end_rest(folder, force=force)
+    run = run_in(link.folder)
+    if run is not None and run.run_id == link.run.run_id:
+        end_rest(link.folder, force=force)
 
 
 def end_rest(folder: Path, *, force: bool) -> None:
@@ -79,6 +80,13 @@ def end_rest(folder: Path, *, force: bool) -> None:
         raise SaidNoError(
             f"the supervisor (pid {supervisor}) has {folder} and does not listen: it is just "
             "starting, so try again in a moment, or kill it with tidelog down --force",
+            UNREACHABLE,
+        )
+    life = None if run is None else run.life
+    if supervisor is None and life is not None and life.verdict() is Verdict.LIVES:
+        raise SaidNoError(
+            f"the supervisor (pid {life.pid}) lives, and has lost its lock on {folder}: it ends "
+            "by itself within a second, or kill it with kill -9",
             UNREACHABLE,
         )
     deadline = time.monotonic() + REST_ENDS_WITHIN_S
@@ -95,7 +103,8 @@ def end_rest(folder: Path, *, force: bool) -> None:
         return
     if run_in(folder) == run and supervisor_in(folder) is None:
         forget_run(folder)
-    leftovers.remove_run(run.run_id, run.data_dir)
+    if life is not None and life.verdict() is Verdict.DEAD:
+        leftovers.remove_run(run.run_id, str(folder))
 
 
 def _holder(folder: Path) -> int | None:
@@ -118,7 +127,7 @@ def _kill(link: Link) -> None:
     """The supervisor, and what does not follow it."""
     link.kill()
     link.wait_until_gone(LATE_AFTER_S)
-    end_rest(Path(link.run.data_dir), force=True)
+    end_rest(link.folder, force=True)
 
 
 def _give_up(pid: int, *, killed: bool) -> NoReturn:

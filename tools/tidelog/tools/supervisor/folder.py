@@ -2,7 +2,8 @@
 
 ```
 DATA/cluster.json   what the cluster is; replaced whole, never changed in place
-DATA/run.json       the run that has the folder now; absent when none has
+DATA/run.json       the run that has the folder now; absent when none has. In a copy of the folder
+                    it is about the original, and counts for nothing
 DATA/lock           byte 0: the supervisor's; after it a byte for each of its children, by pid
 ```
 The kernel drops a dead process's locks, so they say who lives, and no file has to be believed.
@@ -20,11 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, field, structs, to_builtins
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import Uuid, uuid_text
-from tidelog.tools.supervisor import proc
+from tidelog.node.runtime.lives import identity
+from tidelog.tools.supervisor import proc, runs
+from tidelog.tools.supervisor.runs import Run, State
 
 FORMAT = 1
 INCARNATIONS_RESERVED = 1_000
@@ -61,17 +64,6 @@ class Cluster(Struct):
         return [broker for broker, port in enumerate(self.ports) if port]
 
 
-class Run(Struct, frozen=True):
-    """What run.json says. Whether it still lives, the lock says."""
-
-    run_id: str
-    pid: int
-    cluster: str
-    runtime_dir: str
-    data_dir: str
-    bootstrap: str
-
-
 class DataFolder:
     """A claimed data folder: this process has its lock until it ends."""
 
@@ -79,6 +71,7 @@ class DataFolder:
         self.path = path
         self.cluster = Cluster(cluster_id="")
         self._lock = lock
+        self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._name = name
 
     @classmethod
@@ -114,20 +107,31 @@ class DataFolder:
             time.sleep(0.01)
         fcntl.lockf(self._lock, fcntl.LOCK_UN, len(_CHILDREN), _CHILDREN.start)
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        return identity(self._folder)
+
+    @property
+    def _itself(self) -> Path:
+        """This folder wherever it is by now, never another one that took its place."""
+        return Path(f"/proc/self/fd/{self._folder}")
+
     def save_cluster(self) -> None:
         with sentences(self.path):
-            replace_file(self.path, "cluster.json", structs.asdict(self.cluster), durable=True)
+            replace_file(self._itself, "cluster.json", structs.asdict(self.cluster), durable=True)
 
     def save_run(self, run: Run) -> None:
         with sentences(self.path):
-            replace_file(self.path, "run.json", structs.asdict(run), durable=False)
+            replace_file(self._itself, runs.FILE, to_builtins(run), durable=False)
+            runs.say(run)
 
     def forget_run(self) -> None:
-        forget_run(self.path)
+        forget_run(self._itself)
 
     def let_go(self) -> None:
-        """In a child: the descriptor only, the lock is the parent's."""
+        """In a child: the descriptors only, the lock is the parent's."""
         os.close(self._lock)
+        os.close(self._folder)
 
 
 def hold_as_child(path: Path) -> None:
@@ -137,30 +141,29 @@ def hold_as_child(path: Path) -> None:
 
 
 def run_in(path: Path) -> Run | None:
-    """What run.json says, if it says anything."""
-    try:
-        document = json.loads((path / "run.json").read_text(encoding="utf-8"))
-        return Run(**document)
-    except (OSError, ValueError, TypeError):
-        return None
+    """What run.json says of a run in this folder; None in a copy of a run's folder."""
+    run = runs.read(path / runs.FILE)
+    return run if run is not None and run.folder == identity(path) else None
 
 
 def forget_run(path: Path) -> None:
     (path / "run.json").unlink(missing_ok=True)
 
 
-def pointer_of(data: Path) -> Path:
-    """Beside a cluster's folder: where its ephemeral namesake is."""
-    return data.parent / f"{data.name}.ephemeral"
-
-
 def find(data: Path) -> Path:
     """The folder of a cluster that may be ephemeral: a live one wins over what lies there."""
-    try:
-        ephemeral = Path(pointer_of(data).read_text(encoding="utf-8").strip())
-    except OSError:
+    if is_held(data):
         return data
-    return ephemeral if is_held(ephemeral) else data
+    origin = origin_of(data)
+    for run, state in runs.living():
+        if (run.origin, run.cluster) == (origin, data.name) and state is not State.UNKNOWN:
+            return Path(run.data_dir)
+    return data
+
+
+def origin_of(data: Path) -> tuple[int, int]:
+    """The folder in which the names of clusters count whose data is in `.tidelog` under it."""
+    return identity(data.parent.parent)
 
 
 def is_held(path: Path) -> bool:

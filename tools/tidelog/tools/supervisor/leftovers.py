@@ -1,41 +1,36 @@
 """What runs leave behind when nobody was left to clean up, and where a run keeps its things.
 
-A run lives as long as its supervisor holds the lock on the run's board. What carries the id of a
-dead run is removed by the next start of any cluster of this user.
+The next start of any cluster of this user removes what a dead run has left. Only a run that is
+shown to be dead counts as dead; what may belong to a living one stays.
 """
 
 import fcntl
 import os
-import re
+import stat
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from tidelog.kernel.failures import CannotStartError
-from tidelog.kernel.launch import board_name
 from tidelog.node.ipc.board import MEMORY_FOLDER, remove_memory_of_run
 from tidelog.node.ipc.ledger_memory import save_ledgers
+from tidelog.node.runtime import lives
 from tidelog.node.runtime.process import remove_folder
-from tidelog.tools.supervisor import disks
+from tidelog.tools.supervisor import disks, runs
+from tidelog.tools.supervisor.runs import Run, State, Traces, life_name, temporary_folder
 
-_NAME = re.compile(r"tidelog-([0-9a-f]{8})(?:-.*)?")
 _SOCKET_PATH_BYTES_MAX = 107
 _SOCKET_NAME_BYTES_MAX = 24
-_YOUNG_S = 10.0
-"""A run this young may not have its lock yet."""
+_EMPTY_FOR_S = 10.0
+"""A start that was killed in its first moment leaves an empty folder; a new one is not that old."""
 
 
 def new_run_id() -> str:
     return os.urandom(4).hex()
 
 
-def temporary_folder() -> Path:
-    return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 -- names in it are our own
-
-
 def runtime_folder(run_id: str) -> Path:
     """Where a run's sockets are; short enough for the longest of them."""
-    for base in _runtime_bases():
+    for base in runs.runtime_bases():
         path = base / f"tidelog-{run_id}"
         too_long = len(os.fsencode(path)) + 1 + _SOCKET_NAME_BYTES_MAX > _SOCKET_PATH_BYTES_MAX
         if not too_long and os.access(base, os.W_OK | os.X_OK):
@@ -47,14 +42,6 @@ def runtime_folder(run_id: str) -> Path:
 
 def ephemeral_folder(run_id: str) -> Path:
     return temporary_folder() / f"tidelog-{run_id}-data"
-
-
-def _runtime_bases() -> Iterator[Path]:
-    given = os.environ.get("XDG_RUNTIME_DIR")
-    if given and Path(given).is_dir() and Path(given).stat().st_uid == os.geteuid():
-        yield Path(given)
-    yield temporary_folder()
-    yield Path("/tmp")  # noqa: S108 -- the last resort of a user with a long TMPDIR
 
 
 def make_runtime_folder(path: Path) -> None:
@@ -73,20 +60,51 @@ def hold_board(descriptor: int) -> None:
     fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def say_first(run: Run) -> None:
+    """The first that is there of a run: from now on it is known who has what carries its id."""
+    runs.say(run)
+    path = f"{MEMORY_FOLDER}{life_name(run.run_id)}"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, runs.document(run))
+    finally:
+        os.close(descriptor)
+
+
+def hold(run: Run) -> None:
+    """By each process of the run, until it ends: nobody removes what the run has."""
+    ephemeral = [run.data_dir] if run.origin is not None else []
+    for path in (run.runtime_dir, f"{MEMORY_FOLDER}{life_name(run.run_id)}", *ephemeral):
+        try:
+            lives.hold(path)
+        except OSError:
+            continue  # somebody has removed it already
+
+
 def remove_run(run_id: str, data_dir: str | None = None) -> None:
     """Everything that carries the run's id. What its data folder, where that is known, needs to
     know of stable storage is kept there for the next run."""
     if data_dir is not None:
         save_ledgers(run_id, data_dir)
-    for base in set(_runtime_bases()):
-        remove_folder(str(base / f"tidelog-{run_id}"))
-    disks.free(ephemeral_folder(run_id))
-    remove_data(ephemeral_folder(run_id))
-    remove_memory_of_run(run_id)
+    _remove(runs.of_run(run_id))
+
+
+def _remove(left: Traces) -> None:
+    for folder in left.folders:
+        remove_folder(str(folder))
+    if left.data is not None:
+        disks.free(left.data)
+        remove_data(left.data)
+    remove_memory_of_run(left.run_id)
 
 
 def remove_data(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
+    """Of an ephemeral cluster; not through a link, and not what is somebody else's."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
         import shutil  # noqa: PLC0415 -- 9 ms that only an ephemeral cluster's end pays
 
         shutil.rmtree(path, ignore_errors=True)
@@ -94,39 +112,20 @@ def remove_data(path: Path) -> None:
 
 def sweep() -> list[str]:
     """Remove what dead runs of this user have left; their ids."""
-    dead = [run_id for run_id, young in sorted(_found().items()) if not young]
-    dead = [run_id for run_id in dead if not _is_alive(run_id)]
-    for run_id in dead:
-        remove_run(run_id)
+    dead = []
+    for run_id, left in sorted(runs.traces().items()):
+        if left.state() is State.DEAD:
+            _remove(left)
+            dead.append(run_id)
+        elif not left.said:
+            _remove_empty(left)
     return dead
 
 
-def _found() -> dict[str, bool]:
-    """Ids of runs that have something somewhere, and whether it is young."""
-    found: dict[str, bool] = {}
-    user = os.geteuid()
-    for base in {Path(MEMORY_FOLDER), temporary_folder(), *_runtime_bases()}:
-        for entry in base.glob("tidelog-*"):
-            match = _NAME.fullmatch(entry.name)
-            try:
-                status = entry.lstat()
-            except FileNotFoundError:
-                continue
-            if match and status.st_uid == user:
-                young = time.time() - status.st_ctime < _YOUNG_S
-                found[match[1]] = found.get(match[1], False) or young
-    return found
-
-
-def _is_alive(run_id: str) -> bool:
-    try:
-        descriptor = os.open(MEMORY_FOLDER + board_name(run_id), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+def _remove_empty(left: Traces) -> None:
+    for folder in left.folders:
+        try:
+            if time.time() - folder.stat().st_ctime > _EMPTY_FOR_S:
+                folder.rmdir()
+        except OSError:
+            continue  # it is not empty: nobody knows whose it is

@@ -10,8 +10,9 @@ from msgspec import structs
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.limits import BROKERS_MAX
-from tidelog.tools.supervisor.folder import Cluster, DataFolder, Run
+from tidelog.tools.supervisor.folder import Cluster, DataFolder
 from tidelog.tools.supervisor.ports import PortKeeper, bootstrap
+from tidelog.tools.supervisor.runs import Run
 from tidelog.tools.supervisor.sources import PORT_MAX
 
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from tidelog.kernel.ids import COORDINATOR_ID
 from tidelog.node.ipc.layout import Role, Slot, Word
-from tidelog.tools.supervisor.folder import Run
 from tidelog.tools.supervisor.plan import Name, Phase
+from tidelog.tools.supervisor.runs import Run
 
 VERSION = 1
 

@@ -30,17 +30,18 @@ from tidelog.node.ipc.events import Kind
 from tidelog.node.ipc.layout import Role, Slot, SlotState, Word, slot_of
 from tidelog.node.log.flush_policy import word_of
 from tidelog.node.runtime.cut_off import CannotCutError, cut_off
-from tidelog.node.runtime.lives import boot_id
+from tidelog.node.runtime.lives import boot_id, started
 from tidelog.node.runtime.process import EventLog, report_failed
 from tidelog.node.runtime.recorder import Recorder
-from tidelog.tools.supervisor import child, disks, membership, plan, power, proc
+from tidelog.tools.supervisor import child, disks, leftovers, membership, plan, power, proc
 from tidelog.tools.supervisor.answers import Answers
 from tidelog.tools.supervisor.entries import Entries
-from tidelog.tools.supervisor.folder import INCARNATIONS_RESERVED, DataFolder, Run
+from tidelog.tools.supervisor.folder import INCARNATIONS_RESERVED, DataFolder
 from tidelog.tools.supervisor.hang import LOOK_EVERY, HangWatch, Hung, Reading
 from tidelog.tools.supervisor.plan import Name, Phase, Plan
 from tidelog.tools.supervisor.ports import HOST, PortKeeper
 from tidelog.tools.supervisor.report import Report
+from tidelog.tools.supervisor.runs import Run
 from tidelog.tools.supervisor.service import Document, Service
 from tidelog.tools.supervisor.sources import Wish
 from tidelog.tools.supervisor.status import VERSION, Seen, document, role_word, state_of
@@ -115,7 +116,11 @@ class Supervisor:
         """Until everything has ended; the exit code of `tidelog up`."""
         self._catch_signals()
         self._slot.begin(
-            role=Role.SUPERVISOR, process_id=0, pid=os.getpid(), incarnation=Incarnation(0)
+            role=Role.SUPERVISOR,
+            process_id=0,
+            pid=os.getpid(),
+            incarnation=Incarnation(0),
+            started=started(os.getpid()),
         )
         gc.freeze()
         self.take(plan.Ticked())
@@ -244,6 +249,7 @@ class Supervisor:
         seat: dict[str, Any] = {"seat": name.process_id, "seats": self._seats, "standby": standby}
 
         def main(ready_fd: int) -> int:
+            leftovers.hold(run)
             refusal = disks.refuse_to_provide(run.data_dir, name, cluster.disk_bytes)
             if refusal is not None:
                 log.error("start_failed", reason=refusal)

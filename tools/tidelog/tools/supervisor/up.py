@@ -11,28 +11,29 @@ from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tidelog.kernel.config import SettingError, Table
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.launch import board_name, log_file
 from tidelog.node.ipc.board import Board
+from tidelog.node.runtime.lives import Life, Verdict
 from tidelog.node.runtime.process import EventLog, set_title, setup_logging
 from tidelog.tools.supervisor import disks, entries, leftovers
 from tidelog.tools.supervisor.folder import (
     INCARNATIONS_RESERVED,
     DataFolder,
-    Run,
     find,
     is_held,
-    pointer_of,
+    origin_of,
     run_in,
     sentences,
 )
 from tidelog.tools.supervisor.membership import new_ids
 from tidelog.tools.supervisor.ports import PortKeeper, bootstrap
 from tidelog.tools.supervisor.report import PipeReport, Report, relay
+from tidelog.tools.supervisor.runs import Run
 from tidelog.tools.supervisor.sources import (
     BASE_PORT_DEFAULT,
     BROKERS_DEFAULT,
@@ -180,25 +181,37 @@ class _Preparation:
             log_path = log_file(str(data), "supervisor", 0)
             setup_logging(log_path, "supervisor", 0, take_output=request.detached)
         self._forget_dead_runs(folder)
-        runtime = leftovers.runtime_folder(self._run_id)
-        # Children leave sockets and memory there: everything of this run goes, found by its id.
-        self._undo.callback(leftovers.remove_run, self._run_id, str(data))
-        leftovers.make_runtime_folder(runtime)
+        run = self._begin_run(folder)
         self._settle_disks(folder)
         ports = self._keep_ports(folder)
         board = Board.create(board_name(self._run_id))
         leftovers.hold_board(board.descriptor)
+        run = structs.replace(run, bootstrap=bootstrap(folder.cluster.ports))
+        self._save(folder, run)
+        _raise_descriptor_limit()
+        return Setup(run, folder, board, ports, request.wish, request.restart, began)
+
+    def _begin_run(self, folder: DataFolder) -> Run:
+        """Whatever carries the run's id comes after the run has said whose it is."""
+        request, runtime = self._request, leftovers.runtime_folder(self._run_id)
         run = Run(
             run_id=self._run_id,
             pid=os.getpid(),
             cluster=request.cluster,
             runtime_dir=str(runtime),
-            data_dir=str(data),
-            bootstrap=bootstrap(folder.cluster.ports),
+            data_dir=str(folder.path),
+            bootstrap="",
+            folder=folder.identity,
+            life=Life.own(),
+            origin=origin_of(request.data) if request.ephemeral else None,
         )
-        self._save(folder, run)
-        _raise_descriptor_limit()
-        return Setup(run, folder, board, ports, request.wish, request.restart, began)
+        # Children leave sockets and memory there: everything of this run goes, found by its id.
+        self._undo.callback(leftovers.remove_run, self._run_id, str(folder.path))
+        leftovers.make_runtime_folder(runtime)
+        with sentences(runtime):
+            leftovers.say_first(run)
+        leftovers.hold(run)
+        return run
 
     def _make_ephemeral(self) -> Path:
         data = leftovers.ephemeral_folder(self._run_id)
@@ -208,15 +221,28 @@ class _Preparation:
         return data
 
     def _forget_dead_runs(self, folder: DataFolder) -> None:
-        """The folder is ours, so whoever run.json speaks of is dead."""
+        """The folder is ours: nobody has its lock. Whether the run that had it is dead is looked at
+        all the same, for somebody may have removed the lock's file."""
         old = run_in(folder.path)
         if old is not None:
-            log.info("dead_run_removed", run_id=old.run_id)
-            leftovers.remove_run(old.run_id, str(folder.path))
+            self._forget(folder, old)
         for run_id in leftovers.sweep():
             log.info("dead_run_removed", run_id=run_id)
         disks.free(folder.path)
         disks.sweep(folder.path)
+
+    def _forget(self, folder: DataFolder, old: Run) -> None:
+        verdict = Verdict.UNKNOWN if old.life is None else old.life.verdict()
+        if verdict is Verdict.LIVES:
+            raise CannotStartError(
+                f"the supervisor (pid {old.pid}) of an earlier run in {folder.path} still lives: "
+                f"end it (kill {old.pid}), or choose another folder with --data"
+            )
+        if verdict is Verdict.DEAD:
+            log.info("dead_run_removed", run_id=old.run_id)
+            leftovers.remove_run(old.run_id, str(folder.path))
+        else:
+            log.info("run_left_alone", run_id=old.run_id, reason="it was in another container")
 
     def _settle_disks(self, folder: DataFolder) -> None:
         """Each process mounts its own; all are unmounted when none of them lives."""
@@ -271,26 +297,6 @@ class _Preparation:
         folder.save_cluster()
         folder.save_run(run)
         self._undo.callback(folder.forget_run)
-        if self._request.ephemeral:
-            self._save_pointer(run)
-
-    def _save_pointer(self, run: Run) -> None:
-        """So that the next commands in this folder find the ephemeral cluster by its name."""
-        pointer = pointer_of(self._request.data)
-        if not os.access(pointer.parent.parent, os.W_OK):
-            return
-        with sentences(pointer):
-            pointer.parent.mkdir(exist_ok=True)
-            pointer.write_text(run.data_dir + "\n", encoding="utf-8")
-        self._undo.callback(_remove_pointer, pointer)
-
-
-def _remove_pointer(pointer: Path) -> None:
-    pointer.unlink(missing_ok=True)
-    try:
-        pointer.parent.rmdir()
-    except OSError:
-        return  # other clusters live there
 
 
 def refuse_second(data: Path, cluster: str) -> str | None:

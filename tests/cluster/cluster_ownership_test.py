@@ -1,0 +1,109 @@
+"""A cluster stays its owner's: starts elsewhere and copies of its folder do not touch it."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cluster import STAND_INS, Cluster
+from harness.mounts import SHARED_MEMORY, need_mounts, own_mounts, small_disk
+
+pytestmark = pytest.mark.slow
+
+_TEMPORARY = Path("/tmp")  # noqa: S108 -- a file system of the test's own
+_BYTES = 128 << 20
+_CONTAINER = ("unshare", "-pf", "--mount-proc")
+_STARTS = ("up", "--detach", "--base-port", "0", "--brokers", "1")
+
+
+def copied(cluster: Cluster, name: str) -> Cluster:
+    """A copy of a cluster's folder, made by the user while it ran; nothing is started in it."""
+    place = cluster.folder.parent / name
+    shutil.copytree(cluster.folder, place)
+    return Cluster(place, program=cluster.program)
+
+
+def test_a_start_with_other_shared_memory_leaves_a_running_cluster_alone() -> None:
+    need_mounts()
+    with own_mounts():
+        small_disk(_TEMPORARY, _BYTES)
+        small_disk(SHARED_MEMORY, _BYTES)
+        with Cluster(_TEMPORARY / "a", program=STAND_INS, options=["--ephemeral"]) as cluster:
+            with own_mounts():
+                small_disk(SHARED_MEMORY, _BYTES)
+                with Cluster(_TEMPORARY / "b", program=STAND_INS):
+                    pass
+            assert cluster.data.is_dir()
+            assert cluster.status()["state"] == "running"
+
+
+@pytest.mark.parametrize("shares_memory", [False, True])
+def test_a_start_in_another_container_leaves_a_running_cluster_alone(
+    *, shares_memory: bool
+) -> None:
+    need_mounts()
+    with own_mounts():
+        small_disk(_TEMPORARY, _BYTES)
+        small_disk(SHARED_MEMORY, _BYTES)
+        with Cluster(_TEMPORARY / "a", program=STAND_INS, options=["--ephemeral"]) as cluster:
+            other = Cluster(_TEMPORARY / "b", program=STAND_INS)
+            other.folder.mkdir()
+            with own_mounts():
+                if not shares_memory:
+                    small_disk(SHARED_MEMORY, _BYTES)
+                done = subprocess.run(
+                    [*_CONTAINER, sys.executable, *STAND_INS, *_STARTS],
+                    cwd=other.folder,
+                    env=other.variables(),
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+            assert done.returncode == 0, done
+            assert cluster.data.is_dir()
+            assert cluster.status()["state"] == "running"
+
+
+def test_a_copy_of_a_running_clusters_folder_is_a_stopped_cluster_of_its_own(
+    tmp_path: Path,
+) -> None:
+    with Cluster(tmp_path / "a", program=STAND_INS) as cluster:
+        copy = copied(cluster, "b")
+        assert copy.command("status").code == 4
+        assert "was not running" in copy.command("down", "--force").err
+        assert copy.command("broker", "kill", "0").code == 4
+        with copy:
+            assert copy.status()["data"] == str(tmp_path / "b/.tidelog/default")
+            assert copy.status()["cluster_id"] == cluster.status()["cluster_id"]
+            assert copy.runs[-1].run_id != cluster.runs[-1].run_id
+            assert cluster.status()["data"] == str(tmp_path / "a/.tidelog/default")
+        assert cluster.process("broker")["state"] == "running"
+
+
+def test_a_copy_beside_a_running_ephemeral_cluster_does_not_lead_to_it(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "a", program=STAND_INS, options=["--ephemeral"]) as cluster:
+        copy = copied(cluster, "b")
+        assert copy.command("status").code in {3, 4}
+        copy.command("down", "--force")
+        assert cluster.process("broker")["state"] == "running"
+
+
+def test_a_link_and_a_bind_mount_lead_to_the_same_cluster(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "a", program=STAND_INS) as cluster:
+        (tmp_path / "link").symlink_to(cluster.folder)
+        linked = Cluster(tmp_path / "link", program=STAND_INS)
+        assert linked.status()["cluster_id"] == cluster.status()["cluster_id"]
+        refused = linked.command("up", "--detach", "--base-port", "0")
+        assert f"is already running (pid {cluster.runs[-1].pid})" in refused.err
+
+
+def test_a_stopped_cluster_goes_on_in_the_place_it_was_moved_to(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "a", program=STAND_INS) as cluster:
+        was = cluster.status()["cluster_id"]
+        cluster.kill_everything()
+        cluster.folder.rename(tmp_path / "b")
+        with Cluster(tmp_path / "b", program=STAND_INS) as moved:
+            assert moved.status()["cluster_id"] == was
+        cluster.runs.clear()
