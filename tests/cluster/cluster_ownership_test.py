@@ -1,14 +1,17 @@
 """A cluster stays its owner's: starts elsewhere and copies of its folder do not touch it."""
 
+import contextlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.cluster import STAND_INS, Cluster
+from harness.cluster import STAND_INS, Cluster, until
 from harness.mounts import SHARED_MEMORY, need_mounts, own_mounts, small_disk
+from tidelog.tools.supervisor.disks import detach
 
 pytestmark = pytest.mark.slow
 
@@ -107,3 +110,87 @@ def test_a_stopped_cluster_goes_on_in_the_place_it_was_moved_to(tmp_path: Path) 
         with Cluster(tmp_path / "b", program=STAND_INS) as moved:
             assert moved.status()["cluster_id"] == was
         cluster.runs.clear()
+
+
+# -- the folder goes while the cluster runs -----------------------------------------------------
+
+
+def ends(cluster: Cluster) -> None:
+    until(lambda: not cluster.pids(), "all its processes have ended")
+    cluster.assert_nothing_runs()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path / "a", program=STAND_INS)
+    with contextlib.suppress(FileNotFoundError), cluster:  # nothing is left to be ended
+        yield cluster
+
+
+def test_a_cluster_ends_when_its_folder_is_deleted(running: Cluster) -> None:
+    shutil.rmtree(running.folder / ".tidelog")
+    ends(running)
+    assert list(running.folder.iterdir()) == []
+    assert running.command("status").code != 0
+    running.start()
+
+
+def test_a_cluster_ends_when_only_its_lock_is_deleted(running: Cluster) -> None:
+    (running.data / "lock").unlink()
+    ends(running)
+    assert running.command("status").code == 4
+    running.start()
+
+
+def test_a_cluster_ends_when_its_folder_is_moved_and_goes_on_in_its_new_place(
+    running: Cluster,
+) -> None:
+    was = running.status()["cluster_id"]
+    there = running.folder.parent / "b"
+    running.folder.rename(there)
+    ends(running)
+    assert not running.folder.exists()
+    with Cluster(there, program=STAND_INS) as moved:
+        assert moved.status()["cluster_id"] == was
+    running.folder.mkdir()
+
+
+def test_a_cluster_whose_folder_is_replaced_does_not_touch_the_other_one(
+    running: Cluster,
+) -> None:
+    """Put back from a copy, as a backup is."""
+    shutil.copytree(running.data, running.folder / "backup")
+    (running.folder / "backup" / "run.json").write_text("theirs")
+    running.data.rename(running.folder / "old")
+    (running.folder / "backup").rename(running.data)
+    before = sorted(path.name for path in running.data.rglob("*"))
+    ends(running)
+    assert (running.data / "run.json").read_text() == "theirs"
+    assert sorted(path.name for path in running.data.rglob("*")) == before
+    running.start()
+
+
+def test_a_cluster_ends_when_its_disk_is_unmounted() -> None:
+    need_mounts()
+    with own_mounts():
+        small_disk(_TEMPORARY, _BYTES)
+        place = _TEMPORARY / "disk"
+        small_disk(place, _BYTES)
+        cluster = Cluster(_TEMPORARY / "a", program=STAND_INS, options=["--data", str(place / "d")])
+        with contextlib.suppress(FileNotFoundError), cluster:
+            detach(place)
+            ends(cluster)
+            assert list(place.iterdir()) == []
+            assert cluster.command("status", "--data", str(place / "d")).code != 0
+
+
+def test_whoever_started_it_is_told_that_the_folder_is_gone(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, program=STAND_INS)
+    with cluster.open("up", "--base-port", "0") as up:
+        cluster.done("wait", "ready")
+        shutil.rmtree(tmp_path / ".tidelog")
+        _, err = up.communicate(timeout=20)
+    data = tmp_path / ".tidelog/default"
+    assert f"error: cluster 'default' has ended: its data folder {data} was deleted\n" in err
+    assert up.returncode == 1
+    until(lambda: not cluster.pids(), "nothing is left")

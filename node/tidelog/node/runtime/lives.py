@@ -144,7 +144,10 @@ def identity(path: str | Path | int) -> tuple[int, int]:
     """Which folder this is, whatever its path: the same through links and bind mounts, another one
     for each copy. (0, 0) if there is none."""
     try:
-        status = os.stat(path)  # noqa: PTH116 -- descriptors too
+        return identity_of(os.stat(path))  # noqa: PTH116 -- descriptors too
     except OSError:
         return (0, 0)
+
+
+def identity_of(status: os.stat_result) -> tuple[int, int]:
     return (status.st_dev, status.st_ino)

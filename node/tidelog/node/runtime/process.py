@@ -23,7 +23,7 @@ from tidelog.kernel.launch import Launch
 from tidelog.node.ipc.board import Board, remove_memory_of_run
 from tidelog.node.ipc.layout import Role, Slot, Word
 from tidelog.node.ipc.ledger_memory import save_ledgers
-from tidelog.node.runtime.lives import Life
+from tidelog.node.runtime.lives import Life, identity
 
 if TYPE_CHECKING:
     import asyncio  # the supervisor imports this module and has no loop
@@ -274,9 +274,21 @@ def end_orphaned_run(launch: Launch, board: Board) -> None:
         poll.register(descriptor, select.POLLIN)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             _send(descriptor, signal.SIGKILL)
-    save_ledgers(launch.run_id, launch.data_dir)
+    if _has_its_folder(launch):
+        save_ledgers(launch.run_id, launch.data_dir)
     remove_memory_of_run(launch.run_id)
     remove_folder(launch.runtime_dir)
+
+
+def _has_its_folder(launch: Launch) -> bool:
+    """Whether the path of the data still leads to the folder that the run began with."""
+    try:
+        said = json.loads(Path(launch.runtime_dir, "run.json").read_bytes())
+        return tuple(said["folder"]) == identity(launch.data_dir)
+    except OSError:
+        return True  # somebody has removed what the run said of itself
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _open_ours(slot: Slot) -> int | None:

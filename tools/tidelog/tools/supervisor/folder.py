@@ -25,7 +25,7 @@ from msgspec import Struct, field, structs, to_builtins
 
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import Uuid, uuid_text
-from tidelog.node.runtime.lives import identity
+from tidelog.node.runtime.lives import identity, identity_of
 from tidelog.tools.supervisor import proc, runs
 from tidelog.tools.supervisor.runs import Run, State
 
@@ -110,6 +110,32 @@ class DataFolder:
     @property
     def identity(self) -> tuple[int, int]:
         return identity(self._folder)
+
+    def lost(self) -> str | None:
+        """What has become of the folder, or of the lock in it; None while both are where they were.
+        Whatever uses paths would work in another folder from now on, or in none."""
+        try:
+            is_there = identity_of(self.path.stat()) == self.identity
+            if is_there and identity_of((self.path / "lock").stat()) == identity(self._lock):
+                return None
+        except OSError as error:
+            if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ESTALE}:
+                return None  # nothing is shown by that
+            is_there = identity(self.path) == self.identity
+        if is_there:
+            return f"the lock in its data folder {self.path} was deleted"
+        now = self.place()
+        if now is not None:
+            return f"its data folder {self.path} was moved to {now}"
+        word = "unmounted or replaced" if self.path.exists() else "deleted"
+        return f"its data folder {self.path} was {word}"
+
+    def place(self) -> Path | None:
+        """Where the folder is by now; None where no path leads to it any more."""
+        for path in (self.path, self._itself.readlink()):
+            if identity(path) == self.identity:
+                return path
+        return None
 
     @property
     def _itself(self) -> Path:

@@ -47,6 +47,8 @@ from tidelog.tools.supervisor.sources import Wish
 from tidelog.tools.supervisor.status import VERSION, Seen, document, role_word, state_of
 
 _FORCE_AFTER = s(5)
+_FOLDER_EVERY = ms(750)
+"""And a look at everything comes every 250 ms: within a second the loss is seen."""
 _IMPATIENT_EVERY = ms(2)
 _READY_BYTES = 8192
 _EXIT_FAILED = 1
@@ -91,6 +93,7 @@ class Supervisor:
         self._living: dict[Name, _Living] = {}
         self._hang = HangWatch()
         self._next_look = Instant(0)
+        self._next_folder_look = Instant(0)
         self._force_at: Instant | None = None
         self._finished = False
         self._failure: str | None = None
@@ -434,7 +437,20 @@ class Supervisor:
 
     # -- looking --------------------------------------------------------------------------------
 
+    def _look_at_folder(self, now: Instant) -> None:
+        """Without its folder the cluster ends, all of it at once: by their paths its processes
+        would write into another folder, or into none, and nobody would find them to end them."""
+        if now < self._next_folder_look or self.plan.forced:
+            return
+        self._next_folder_look = Instant(now + _FOLDER_EVERY)
+        lost = self._setup.folder.lost()
+        if lost is not None:
+            log.error("data_folder_lost", reason=lost)
+            self._failure = f"cluster {self._run.cluster!r} has ended: {lost}"
+            self.take(plan.EndAsked(force=True))
+
     def _look(self, now: Instant) -> None:
+        self._look_at_folder(now)
         self._slot.heartbeat(now)
         self._recorder.turn()
         readings = {

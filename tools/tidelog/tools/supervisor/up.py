@@ -206,12 +206,16 @@ class _Preparation:
             origin=origin_of(request.data) if request.ephemeral else None,
         )
         # Children leave sockets and memory there: everything of this run goes, found by its id.
-        self._undo.callback(leftovers.remove_run, self._run_id, str(folder.path))
+        self._undo.callback(self._remove_run, folder)
         leftovers.make_runtime_folder(runtime)
         with sentences(runtime):
             leftovers.say_first(run)
         leftovers.hold(run)
         return run
+
+    def _remove_run(self, folder: DataFolder) -> None:
+        place = folder.place()
+        leftovers.remove_run(self._run_id, None if place is None else str(place))
 
     def _make_ephemeral(self) -> Path:
         data = leftovers.ephemeral_folder(self._run_id)
@@ -257,7 +261,7 @@ class _Preparation:
         for refusal in (disks.lacking(disks.this_machine()), *places):
             if refusal is not None:
                 raise CannotStartError(refusal)
-        self._undo.callback(disks.free, folder.path)
+        self._undo.callback(_free_disks, folder)
 
     def _keep_ports(self, folder: DataFolder) -> PortKeeper:
         cluster, wish = folder.cluster, self._request.wish
@@ -297,6 +301,12 @@ class _Preparation:
         folder.save_cluster()
         folder.save_run(run)
         self._undo.callback(folder.forget_run)
+
+
+def _free_disks(folder: DataFolder) -> None:
+    place = folder.place()
+    if place is not None:
+        disks.free(place)
 
 
 def refuse_second(data: Path, cluster: str) -> str | None:
