@@ -59,12 +59,17 @@ def not_found(kind: str, name: str, known: Iterable[str], *, see: str) -> CliErr
 
 def emit_json(document: object) -> None:
     """One document, or one object of a stream, on a line of its own."""
+    click.echo(json_text(document))
+
+
+def json_text(document: object) -> str:
+    """JSON that standard output can show."""
     text = json.dumps(document, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:  # another encoding, or a stranger's half characters
         text = json.dumps(document)
-    click.echo(text)
+    return text
 
 
 def note(text: str) -> None:

@@ -1,6 +1,7 @@
 """`tidelog up`, `down` and `status`."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from tidelog.tools.output import (
     cluster_options,
     emit_json,
     json_option,
+    json_text,
     note,
     profile_option,
     size,
@@ -66,9 +68,8 @@ def _disk_bytes(text: str) -> int:
 class _Terminal:
     """Says how a start goes: the result on standard output, the rest on standard error."""
 
-    def __init__(self, *, as_json: bool, lives_here: bool) -> None:
+    def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._lives_here = lives_here
 
     def progress(self, text: str) -> None:
         with suppress(OSError):  # nobody reads any more; the cluster lives on
@@ -76,22 +77,52 @@ class _Terminal:
 
     def ready(self, document: Mapping[str, Any]) -> None:
         with suppress(OSError):
-            self._print(document)
-
-    def _print(self, document: Mapping[str, Any]) -> None:
-        if self._as_json:
-            emit_json(document)
-            return
-        count = document["brokers"]
-        brokers = f"{count} broker" + ("s" if count > 1 else "")
-        click.echo(f"cluster {document['cluster']!r}: {brokers}, up in {document['seconds']:.2f} s")
-        click.echo(f"bootstrap: {document['bootstrap']}")
-        click.echo(f"data: {document['data']}")
-        if self._lives_here:
-            click.echo("Ctrl-C ends it.")
+            click.echo("\n".join(_ready_lines(document, as_json=self._as_json)))
 
     def failed(self, sentence: str, code: int) -> None:
         raise CliError(sentence, code)
+
+    def look(self) -> None:
+        """Nothing waits: this one writes at once."""
+
+
+class _TerminalOfSupervisor:
+    """The same, said by the supervisor itself: it never waits for who reads."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        from tidelog.tools.supervisor.outlet import Outlet  # noqa: PLC0415 -- `status` needs none of it
+
+        self._as_json = as_json
+        self._out = Outlet(sys.stdout.fileno(), sys.stdout.encoding)
+        self._err = Outlet(sys.stderr.fileno(), sys.stderr.encoding)
+
+    def progress(self, text: str) -> None:
+        self._err.say(text)
+
+    def ready(self, document: Mapping[str, Any]) -> None:
+        for line in _ready_lines(document, as_json=self._as_json):
+            self._out.say(line)
+        if not self._as_json:
+            self._out.say("Ctrl-C ends it.")
+
+    def failed(self, sentence: str, code: int) -> None:
+        raise CliError(sentence, code)
+
+    def look(self) -> None:
+        self._out.flush()
+        self._err.flush()
+
+
+def _ready_lines(document: Mapping[str, Any], *, as_json: bool) -> list[str]:
+    if as_json:
+        return [json_text(document)]
+    count = document["brokers"]
+    brokers = f"{count} broker" + ("s" if count > 1 else "")
+    return [
+        f"cluster {document['cluster']!r}: {brokers}, up in {document['seconds']:.2f} s",
+        f"bootstrap: {document['bootstrap']}",
+        f"data: {document['data']}",
+    ]
 
 
 @click.command(
@@ -174,8 +205,9 @@ def up(target: Target, *, as_json: bool, ephemeral: bool, detach: bool, **more: 
         detached=detach,
         disk_bytes=more["disk_bytes"],
     )
-    start = starting.detach if detach else starting.start
-    return start(request, _Terminal(as_json=as_json, lives_here=not detach), began)
+    if detach:
+        return starting.detach(request, _Terminal(as_json=as_json), began)
+    return starting.start(request, _TerminalOfSupervisor(as_json=as_json), began)
 
 
 # -- down ---------------------------------------------------------------------------------------

@@ -15,9 +15,15 @@ class Report(Protocol):
 
     def failed(self, sentence: str, code: int) -> None: ...
 
+    def look(self) -> None:
+        """Say what could not be said before, as there was no room for it. Never waits."""
+
 
 class PipeReport:
-    """The detached supervisor's: the one who asked reads it and ends with the last word."""
+    """The detached supervisor's: the one who asked reads it and ends with the last word.
+
+    What it says is little and the pipe has room for it, also where the one who asked is stopped.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
@@ -32,6 +38,9 @@ class PipeReport:
     def failed(self, sentence: str, code: int) -> None:
         self._send({"failed": sentence, "code": code})
         self._close()
+
+    def look(self) -> None:
+        """Nothing waits: what the pipe does not take at once is lost."""
 
     def _send(self, document: Mapping[str, Any]) -> None:
         if self._descriptor is None:

@@ -132,6 +132,7 @@ class Supervisor:
             self._turn()
         self._recorder.close()
         self._service.close()
+        self._report.look()
         if self._failure is not None:
             self._report.failed(self._failure, 1)
             return 1
@@ -165,6 +166,8 @@ class Supervisor:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
                 signal.signal(number, _wake_only)
         signal.signal(signal.SIGCHLD, _wake_only)  # a child was stopped or goes on: look at once
+        # In the background of a terminal with `stty tostop` this would stop us when we write.
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         self._selector.register(reader, selectors.EVENT_READ, self._signalled(reader))
 
     def _signalled(self, reader: int) -> Callable[[int], None]:
@@ -453,6 +456,7 @@ class Supervisor:
         self._look_at_folder(now)
         self._slot.heartbeat(now)
         self._recorder.turn()
+        self._report.look()
         readings = {
             name: self._reading(name, living)
             for name, living in self._living.items()

@@ -148,6 +148,7 @@ def _detached(request: Request, writer: int, began: Instant) -> int:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.close(null)
+    os.set_blocking(writer, False)
     report = PipeReport(writer)
     try:
         code = start(request, report, began)

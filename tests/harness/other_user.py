@@ -1,0 +1,44 @@
+"""Does something as another user of the machine; a test that needs this is skipped without root."""
+
+import os
+import traceback
+from collections.abc import Callable
+
+import pytest
+
+OTHER_UID = 65_534
+"""Nobody: a user that may do nothing here."""
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can act as another user of the machine"
+)
+
+
+def as_other_user(act: Callable[[], object]) -> str:
+    """The `repr` of what it returned, or of the exception it raised."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(_child(act, writer))
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as result:
+        text = result.read()
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, status
+    return text
+
+
+def _child(act: Callable[[], object], writer: int) -> int:
+    try:
+        os.setgroups([])
+        os.setgid(OTHER_UID)
+        os.setuid(OTHER_UID)
+        try:
+            result = repr(act())
+        except Exception as error:  # noqa: BLE001 -- it is what the test asks for
+            result = repr(error)
+        os.write(writer, result.encode())
+    except BaseException:  # noqa: BLE001 -- the last frame of this process
+        traceback.print_exc()
+        return 1
+    return 0
