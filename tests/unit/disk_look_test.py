@@ -13,6 +13,7 @@ from tidelog.kernel.launch import ledgers_directory
 from tidelog.node.ipc.ledger_memory import remove_ledger, save_ledgers
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.runtime.disk import DiskDirectory
+from tidelog.node.runtime.lives import identity
 from tidelog.tools import disk_look
 from tidelog.tools.disk_look import Wanted, look
 from tidelog.tools.disk_view import Replica
@@ -30,7 +31,8 @@ class Bench:
         self.data = folder
         self.disk = disk
         run = {"run_id": disk.run_id, "pid": 1, "cluster": "t", "runtime_dir": "", "bootstrap": ""}
-        (folder / "run.json").write_text(json.dumps({**run, "data_dir": str(folder)}))
+        place = {"data_dir": str(folder), "folder": identity(folder)}
+        (folder / "run.json").write_text(json.dumps({**run, **place}))
 
     def make(self) -> DiskDirectory:
         place = self.disk.directory.directory(PLACE)
