@@ -170,3 +170,13 @@ def test_commits_on_one_connection_are_decided_and_answered_in_order(bench: Grou
     ]
     assert [answer.topics[0].partitions[0].error_code for answer in answers] == [0] * 5
     assert fetch_offsets(bench, "g") == {("t", 0): 4}
+
+
+@pytest.mark.parametrize("kept_ms", [2**63 - 1, 2**62, -(2**63), 0, 1])
+def test_an_offset_may_be_kept_for_any_time(tmp_path: Path, kept_ms: int) -> None:
+    bench = GroupBench(tmp_path)
+    bench.topic("t")
+    kept = {"version": 3, "retention_time_ms": kept_ms}
+    assert commit(bench, "g", {"t": [5]}, **kept) == [0]
+    assert fetch_offsets(bench, "g", t=1) == {("t", 0): 5}
+    assert bench.faults == []

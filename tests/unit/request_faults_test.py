@@ -9,6 +9,7 @@ import pytest
 from harness.brokers import FakeClient, HandlerBench
 from harness.controllers import topic
 from harness.conversations import Conversation
+from harness.group_bench import GroupBench, commit, fetch_offsets
 from harness.produce_raw import batch_of, produce_request
 from harness.transaction_scenes import Scene
 from tidelog.coordinator.controller import front
@@ -152,6 +153,22 @@ def test_a_checked_batch_that_fails_within_the_log_is_a_fault_of_ours(
         produce(bench)
 
 
+@pytest.mark.parametrize("fault", FAULTS, ids=repr)
+def test_groups_whose_records_cannot_be_written_are_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    bench = GroupBench(tmp_path, partitions=1)
+    bench.topic("t")
+    assert commit(bench, "g", {"t": [5]}) == [0]
+    with monkeypatch.context() as patch:
+        patch.setattr("tidelog.node.groups.codec.pair", raising(fault))
+        assert commit(bench, "g", {"t": [6]}) == [E.NOT_COORDINATOR]
+    assert len(bench.faults) == 1
+    bench.load()
+    assert fetch_offsets(bench, "g", t=1) == {("t", 0): 5}
+    assert commit(bench, "g", {"t": [7]}) == [0]
+
+
 # -- the coordinator
 
 
@@ -259,6 +276,21 @@ def test_the_transaction_coordinator_says_so_if_it_cannot_read_or_answer(
     if isinstance(fault, WireError):
         expected.add(E.INVALID_REQUEST)
     assert asked.answer() in expected
+    again = scene.forward(k22_init_producer_id.API, 4, init())
+    scene.world.run(20)
+    assert again.answer().error_code == 0
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=repr)
+def test_transactional_ids_whose_records_cannot_be_written_are_loaded_again(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    scene = Scene()
+    with monkeypatch.context() as patch:
+        patch.setattr("tidelog.coordinator.transactions.records.pair", raising(fault))
+        asked = scene.forward(k22_init_producer_id.API, 4, init())
+    scene.world.run(20)
+    assert asked.answer().error_code == E.NOT_COORDINATOR
     again = scene.forward(k22_init_producer_id.API, 4, init())
     scene.world.run(20)
     assert again.answer().error_code == 0

@@ -46,7 +46,7 @@ from tidelog.node.runtime.shard_host import (
 )
 from tidelog.node.runtime.shard_host import Reply as HostReply
 from tidelog.node.runtime.shard_host import RequestFailed as HostRequestFailed
-from tidelog.wire.errors import ErrorCode, Rejected, WireError
+from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, Rejected, WireError, fault_text
 from tidelog.wire.records import iterate_batches, iterate_records
 from tidelog.wire.transactions import STATE_TOPIC, Append, Appended, Chunk, Read
 
@@ -348,13 +348,11 @@ class StatePartition:
     def _drive(self, now: Instant, event: Event[Request]) -> None:
         host = self._host
         assert host is not None
+        fault = ""
         for effect in host.step(now, event):
             match effect:
                 case AppendRecords(ticket, decided):
-                    pairs = [records.pair(record) for record in decided]
-                    size = sum(len(key) + len(value or b"") for key, value in pairs)
-                    self._queue.append(_Queued(ticket, decided, pairs, size))
-                    self._callbacks.on_queued(self)
+                    fault = self._enqueue(ticket, decided) or fault
                 case HostReply(asked, reply):
                     self._callbacks.on_reply(now, asked, reply)
                 case HostRequestFailed(reason):
@@ -363,7 +361,24 @@ class StatePartition:
                     self._host = None
                 case _:
                     assert_never(effect)
-        self._around.wake_at(host.deadline())
+        if fault:
+            # What was decided is not going to be in the log: begin again from what is.
+            self._around.happened(RequestFailed(fault))
+            self._leave(now, fault)
+            self._load(now)
+        else:
+            self._around.wake_at(host.deadline())
+
+    def _enqueue(self, ticket: int, decided: tuple[TxnRecord, ...]) -> str:
+        """Have it written; or why that cannot be done."""
+        try:
+            pairs = [records.pair(record) for record in decided]
+        except REQUEST_FAULTS as fault:
+            return f"records cannot be written: {fault_text(fault)}"
+        size = sum(len(key) + len(value or b"") for key, value in pairs)
+        self._queue.append(_Queued(ticket, decided, pairs, size))
+        self._callbacks.on_queued(self)
+        return ""
 
     def flush(self, now: Instant) -> None:
         """Send what was decided: as many decisions as there are, in one batch."""

@@ -356,6 +356,12 @@ class Groups:
         now_ms = around.wall_ms(now)
         try:
             batch = memoryview(codec.batch_of(records, now_ms))
+        except REQUEST_FAULTS as fault:
+            reason = f"records cannot be written: {fault_text(fault)}"
+            around.on_fault(f"a group's coordinator failed: {reason}")
+            self._fail(now, hosted, reason)
+            return
+        try:
             appended = replica.log.append_as_leader(
                 now, now_ms, batch, read_header(batch), hosted.leader.epoch
             )
@@ -364,8 +370,7 @@ class Groups:
             self._fail(now, hosted, str(failure))
             return
         except REQUEST_FAULTS as fault:
-            # The coordinator has replayed these records, and its log cannot take them.
-            raise AssertionError(f"records cannot be written: {fault_text(fault)}") from fault
+            raise AssertionError(f"a whole batch failed: {fault_text(fault)}") from fault
         hosted.appended = Offset(appended.last_offset + 1)
         host.step(now, LogAppended(ticket, hosted.appended))
         around.replication.appended(now, replica, batch)

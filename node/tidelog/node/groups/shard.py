@@ -36,6 +36,7 @@ from tidelog.wire.errors import ErrorCode, Rejected
 
 EMPTY: Final = "Empty"
 _MINUTE_MS: Final = 60_000
+_TIME_MS_MAX: Final = 2**63 - 1
 FORGOTTEN_AT_ONCE_MAX: Final = 1_000
 """Offsets forgotten by one decision; the rest waits for the next turn of the loop."""
 
@@ -192,7 +193,7 @@ class GroupShard:
                 ErrorCode.UNKNOWN_MEMBER_ID if is_known else ErrorCode.GROUP_ID_NOT_FOUND
             )
         now_ms = self._wall_ms(now)
-        expire_ms = NEVER if request.kept_ms == NEVER else now_ms + request.kept_ms
+        expire_ms = _expires_at(now_ms, request.kept_ms)
         for record in _commits(request.group, request.offsets, now_ms, expire_ms):
             draft.record(record)
         draft.reply(asked, None)
@@ -439,6 +440,11 @@ class GroupShard:
         if not isinstance(group, ClassicGroup | MixedGroup):
             raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
+
+
+def _expires_at(now_ms: int, kept_ms: int) -> int:
+    """When a commit that is to be kept for that long expires. The log has 64 bits for it."""
+    return NEVER if kept_ms == NEVER else min(now_ms + kept_ms, _TIME_MS_MAX)
 
 
 def _commits(
