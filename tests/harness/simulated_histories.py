@@ -406,7 +406,14 @@ class History:
             return self.absent in waited_for and not any(view.trusts(one) for one in here)
         if not all(one in cluster.lives and cluster.lives[one].serving for one in here):
             return False
+        if self._begins_anew(here, partition):
+            return False
         return set(view.isr) == here and self._knows(partition, view)
+
+    def _begins_anew(self, here: set[BrokerId], partition: int) -> bool:
+        """Whether one of several replicas is about to: a lone one keeps what it has."""
+        damaged = [self.cluster.lives[one].replicas.damaged for one in here]
+        return len(here) > 1 and any(("t", partition) in one for one in damaged)
 
     def _knows(self, partition: int, view: PartitionView) -> bool:
         """Whether the leader has the partition's latest record."""
@@ -428,6 +435,8 @@ class History:
         if set(view.isr) != everybody or view.leader == NO_LEADER or view.is_moving:
             return False
         if not all(cluster.lives[one].serving for one in everybody):
+            return False
+        if self._begins_anew(everybody, partition):
             return False
         if not self._knows(partition, view):
             return False

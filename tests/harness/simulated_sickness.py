@@ -6,7 +6,8 @@ from collections.abc import Callable
 from random import Random
 
 from harness.memory_disk import MemoryDisk
-from harness.simulated_histories import History
+from harness.simulated_histories import ONE_LEFT_DEAD, History
+from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import BrokerId
 
 ILLS = (
@@ -29,8 +30,12 @@ class SickHistory(History):
         self.sick = Random(seed + 2)
         super().__init__(seed, flush_policy=self.sick.choice(["os", "commit", "commit"]))
         self.fell_ill: list[tuple[str, int]] = []
+        self.rotten = Random(seed + 5) if seed % 15 in ONE_LEFT_DEAD else None
+        """In some of them replicas find their logs damaged, too. (No history that failed once.)"""
+        self.rotted = 0
 
     def run(self) -> None:
+        self._rot_on()
         pace = self.sick.choice([(20.0, 300.0), (200.0, 1_500.0)])
 
         def again() -> None:
@@ -40,6 +45,33 @@ class SickHistory(History):
 
         self.cluster.timeline.after(self.sick.uniform(*pace), again)
         super().run()
+
+    def _rot_on(self) -> None:
+        rotten = self.rotten
+        if rotten is None:
+            return
+        pace = rotten.choice([(50.0, 400.0), (300.0, 2_000.0)])
+
+        def again() -> None:
+            if not self.over:
+                self._rot(rotten)
+                self.cluster.timeline.after(rotten.uniform(*pace), again)
+
+        self.cluster.timeline.after(rotten.uniform(*pace), again)
+
+    def _rot(self, rotten: Random) -> None:
+        """Some replica's log is found damaged, though it can be used while nobody else can lead."""
+        places = [
+            (life, replica.key)
+            for _, life in sorted(self.cluster.lives.items())
+            for replica in life.replicas
+            if not life.paused
+        ]
+        if places:
+            life, key = rotten.choice(places)
+            rot = CorruptError(file=f"{key[0]}-{key[1]}", position=0, reason="a wrong checksum")
+            self.rotted += 1
+            life.turn(lambda: life._on_storage_failure(key, rot))
 
     def _sicken(self) -> None:
         lives = sorted(self.cluster.lives)

@@ -79,3 +79,28 @@ def test_damage_told_of_another_state_or_life_counts_for_nothing() -> None:
     assert (lossy.view.leader, lossy.view.leader_epoch) == (ONE, before.leader_epoch)
     lossy.tell_damage(ONE)
     assert (lossy.view.leader, lossy.view.isr) == (TWO, (TWO,))
+
+
+def test_damage_of_a_replica_that_is_not_trusted_voids_proposals_of_before() -> None:
+    """Told twice of one state of the partition it counts once."""
+    lossy = Lossy()
+    lossy.lose(THREE)
+    lossy.join(THREE, 2)
+    before = lossy.view
+    assert not before.trusts(THREE)
+    lossy.tell_damage(THREE)
+    assert (lossy.view.leader, lossy.view.isr) == (before.leader, before.isr)
+    assert lossy.view.leader_epoch == before.leader_epoch + 1
+    after = lossy.view
+    lossy.tell_damage(THREE, late=True)
+    assert lossy.view == after
+
+
+def test_a_broker_that_is_not_let_in_yet_raises_no_epoch_by_an_old_image() -> None:
+    """It would tell again with each change of its image, and each would be another change."""
+    lossy = Lossy()
+    lossy.lose(THREE)
+    lossy.ask(registering(THREE, 2))
+    before = lossy.view
+    lossy.tell_damage(THREE, late=True)
+    assert lossy.view == before

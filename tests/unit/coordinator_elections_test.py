@@ -164,9 +164,12 @@ def test_who_has_a_damaged_log_leads_no_more_and_is_not_eligible() -> None:
 
 
 def test_a_follower_with_a_damaged_log_is_out_of_sync() -> None:
+    """Its leader leads on in a new epoch: what it vouched for in the old one counts no more."""
     now = view(ONE, TWO, THREE)
     after = elections.log_damaged(now, TWO, fit(*ALL), TWO_OF, usable=False)
-    assert short(after) == ((ONE, THREE), (), (), ONE, 5)
+    assert short(after) == ((ONE, THREE), (), (), ONE, 6)
+    assert after is not None
+    assert after.partition_epoch == now.partition_epoch + 1
 
 
 def test_who_is_eligible_and_has_a_damaged_log_is_so_no_more() -> None:
@@ -203,8 +206,20 @@ def test_a_lone_replica_that_is_gone_is_written_down_before_it_leads_again() -> 
     assert (led.leader, led.lossy_elections) == (ONE, 1)
 
 
-def test_damage_of_who_is_not_trusted_changes_nothing() -> None:
-    assert elections.log_damaged(view(ONE), TWO, fit(*ALL), ONE_OF, usable=False) is None
+def test_damage_of_a_replica_that_is_not_trusted_only_raises_the_epochs() -> None:
+    """Its leader may have proposed it, or be about to."""
+    now = view(ONE)
+    after = elections.log_damaged(now, TWO, fit(*ALL), ONE_OF, usable=False)
+    assert short(after) == ((ONE,), (), (), ONE, 6)
+    assert after is not None
+    assert after.partition_epoch == now.partition_epoch + 1
+
+
+def test_damage_where_nobody_leads_or_the_broker_has_no_replica_changes_nothing() -> None:
+    waiting = view(leader=NO_LEADER, elr=(ONE,))
+    assert elections.log_damaged(waiting, TWO, fit(*ALL), ONE_OF, usable=False) is None
+    alone = PartitionView(replicas=(ONE,), isr=(ONE,), leader=ONE)
+    assert elections.log_damaged(alone, TWO, fit(*ALL), ONE_OF, usable=False) is None
 
 
 def test_the_only_replica_leads_with_what_it_has_and_that_is_counted() -> None:

@@ -90,9 +90,16 @@ def log_damaged(
 ) -> PartitionView | None:
     """A replica's files are no good: it is not trusted before it has them anew from others. Where
     only it can lead, and can still be read, it goes on. A lone replica is all there is: where
-    nothing is left of it, that is written down before it leads again."""
+    nothing is left of it, that is written down before it leads again.
+
+    The leader epoch rises, also if the same broker leads on and if the replica was not trusted: the
+    leader may have proposed it, or propose it yet, by what it vouched for in this epoch. Only after
+    that does the replica give up what it has.
+    """
+    if not view.trusts(broker):
+        return _in_next_epoch(view, view) if broker in view.replicas else None
     is_lone = len(view.replicas) == 1
-    if not view.trusts(broker) or (is_lone and (usable or view.leader == broker)):
+    if is_lone and (usable or view.leader == broker):
         return None
 
     def others(one: BrokerId) -> bool:
@@ -101,7 +108,21 @@ def log_damaged(
     lost = brokers_lost(view, {broker}, others, rules)
     if lost is not None and lost.leader == NO_LEADER != view.leader and usable:
         return None
-    return files_lost(lost or view, broker, rules) or lost
+    after = files_lost(lost or view, broker, rules) or lost
+    assert after is not None, (view, broker)
+    return _in_next_epoch(view, after) or after
+
+
+def _in_next_epoch(view: PartitionView, after: PartitionView) -> PartitionView | None:
+    """The view after a change, in the next leader epoch: nothing counts that its leader heard of
+    others before. None if nobody leads then, for such an epoch has nobody who hears."""
+    if after.leader == NO_LEADER:
+        return None
+    return msgspec.structs.replace(
+        after,
+        leader_epoch=Epoch(view.leader_epoch + 1),
+        partition_epoch=Epoch(view.partition_epoch + 1),
+    )
 
 
 def leader_without_room(

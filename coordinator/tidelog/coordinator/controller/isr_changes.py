@@ -45,12 +45,13 @@ def alter_isr(
 def damaged(
     image: MetadataImage, rules: RulesOf, request: TellDamage, *, joins: bool
 ) -> tuple[PartitionChanged, ...]:
-    """Replicas whose files are no good are taken out of the ISR and the eligible ones. What is told
-    of another state of a partition is old: it is told again.
+    """Replicas whose files are no good are taken out of the ISR and the eligible ones; the leader
+    epoch rises, so that nothing counts any more that they vouched for. What is told of another
+    state of a partition is old: it is told again.
 
-    Not so of a broker that is not let in yet. Its image may be older than what was decided, but its
-    log is no better since: nobody takes it in sync before. It must be heard first, else it is let
-    in as one that has everything.
+    Not so of a broker that is not let in yet, if it is trusted. Its image may be older than what
+    was decided, but its log is no better since: nobody takes it in sync before. It must be heard
+    first, else it is let in as one that has everything.
     """
     broker = image.brokers.get(request.broker)
     if broker is None or broker.incarnation != request.incarnation:
@@ -58,7 +59,10 @@ def damaged(
     records = {}
     for log in request.logs:
         view = image.partition(log.topic, log.partition)
-        if view is None or (view.partition_epoch != log.partition_epoch and not joins):
+        if view is None:
+            continue
+        is_old = view.partition_epoch != log.partition_epoch
+        if is_old and not (joins and view.trusts(broker.id)):
             continue
         rule = rules(image.topics[log.topic])
         after = elections.log_damaged(view, broker.id, image.is_active, rule, usable=log.usable)

@@ -195,8 +195,9 @@ class Hosting:
     def tend(self, now: Instant, image: MetadataImage) -> tuple[DamagedLog, ...]:
         """See to replicas whose files are damaged; now and then, and when the image changed.
 
-        One that the cluster counts on is given back, to be told to the coordinator. One that it
-        counts on no more begins anew, as soon as somebody leads who has what it held.
+        A replica that the cluster counts on, or may come to count on, is given back, to be told to
+        the coordinator. One that it does not count on begins anew, as soon as somebody leads who
+        has what it held.
         """
         told = []
         for key, usable in list(self._replicas.damaged.items()):
@@ -204,11 +205,28 @@ class Hosting:
             view = None if topic is None else image.partition(topic.id, key[1])
             if topic is None or view is None:
                 continue
-            if view.trusts(self._me) and self._may_tell(key, view):
+            if not view.trusts(self._me):
+                self._set_aside(now, key)
+            if self._must_tell(key, view):
                 told.append(DamagedLog(topic.id, key[1], view.partition_epoch, usable))
             elif self._may_begin_anew(key, view):
                 self._begin_anew(now, topic, key[1])
         return tuple(told)
+
+    def _must_tell(self, key: TopicPartition, view: PartitionView) -> bool:
+        """Whether an election may count on this replica, or come to do so. A leader proposes who
+        vouched for enough in its epoch: so a replica that vouched for its log in an epoch keeps
+        that log until the next epoch has begun."""
+        if view.trusts(self._me):
+            return self._may_tell(key, view)
+        return self._replicas.vouched_in(key) >= view.leader_epoch
+
+    def _set_aside(self, now: Instant, key: TopicPartition) -> None:
+        """Follow no more: what is vouched for next is another log."""
+        replica = self._replicas.get(key)
+        if replica is not None and replica.follower is not None:
+            replica.rest()
+            self._roles.rests(now, replica)
 
     def _may_tell(self, key: TopicPartition, view: PartitionView) -> bool:
         """A lone replica does not give up what may still be mended. Where nothing is left to mend,
@@ -309,6 +327,9 @@ class Hosting:
             and follower.leader == view.leader
             and follower.epoch == view.leader_epoch
         ):
+            return
+        if replica.key in self._replicas.damaged and not view.trusts(self._me):
+            self._set_aside(now, replica.key)
             return
         replica.rest()
         replica.follower = Follower(view.leader, view.leader_epoch, replica.kept)

@@ -418,6 +418,7 @@ class Receiving:
             self._attach_later(now, stream, replica)
             return
         follower.attached = True
+        replica.vouched_in = follower.epoch
         before = follower.high_watermark
         self._learn(now, replica, message.high_watermark, message.log_start)
         if follower.high_watermark != before:

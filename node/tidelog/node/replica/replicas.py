@@ -50,6 +50,8 @@ class Replica(Struct, eq=False):
     """The high watermark when it last moved."""
     seen: Offset = Offset(0)
     """The high watermark at the last tick."""
+    vouched_in: Epoch = NO_EPOCH
+    """The latest leader epoch in which it may have vouched for its log as a follower."""
     standstill: int = 0
     """For how many ticks it has stood though records wait; or that its next move is to be told."""
 
@@ -122,6 +124,8 @@ class Replicas:
         self.damaged: dict[TopicPartition, bool] = {}
         """Whose files are not what was written to them, and whether they can be used all the same:
         most of them can be read, and what is new is written behind them."""
+        self._vouched_in: dict[TopicPartition, Epoch] = {}
+        """Of replicas that are offline; else the replica has it."""
         self.retiring = False
         """This broker is about to leave: it takes no more records, so that others have them all."""
 
@@ -133,6 +137,7 @@ class Replicas:
 
     def add(self, replica: Replica) -> None:
         assert replica.key not in self._by_key, replica.key
+        replica.vouched_in = self._vouched_in.pop(replica.key, NO_EPOCH)
         self._offline.discard(replica.key)
         self.damaged.pop(replica.key, None)
         self._by_key[replica.key] = replica
@@ -140,13 +145,22 @@ class Replicas:
     def remove(self, key: TopicPartition) -> Replica | None:
         self._offline.discard(key)
         self.damaged.pop(key, None)
+        self._vouched_in.pop(key, None)
         return self._by_key.pop(key, None)
 
     def take_offline(self, key: TopicPartition) -> Replica | None:
         """It should be here, but its files cannot be used."""
+        vouched_in = self.vouched_in(key)
         replica = self.remove(key)
         self._offline.add(key)
+        self._vouched_in[key] = vouched_in
         return replica
+
+    def vouched_in(self, key: TopicPartition) -> Epoch:
+        """The latest leader epoch in which this broker may have vouched for that log as a follower,
+        in this life; NO_EPOCH if it never did."""
+        replica = self._by_key.get(key)
+        return self._vouched_in.get(key, NO_EPOCH) if replica is None else replica.vouched_in
 
     def failed(self, key: TopicPartition, failure: Exception) -> None:
         """Something could not be done with a replica's files: see what they are worth now."""
