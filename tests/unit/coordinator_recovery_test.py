@@ -8,6 +8,7 @@ from harness.lossy_controller import POWER_LOSS, UNCLEAN, Lossy, all_lost_power
 from tidelog.coordinator.controller.front import LossyElection
 from tidelog.coordinator.controller.recovery import Window
 from tidelog.coordinator.controller.requests import (
+    BrokerLeaving,
     TellLogEnds,
 )
 from tidelog.kernel.ids import NO_LEADER, NO_OFFSET, BrokerId, Epoch, Offset
@@ -178,6 +179,24 @@ def test_unclean_on_elects_who_has_most_as_soon_as_all_who_live_told_and_counts_
     lossy.tell(TWO, 0, 60, 60)
     assert (lossy.view.leader, lossy.view.isr, lossy.view.elr) == (TWO, (TWO,), ())
     assert (lossy.view.lossy_elections, lossy.view.lost_records) == (1, 4)
+
+
+def test_unclean_on_elects_as_soon_as_the_last_one_who_has_not_told_is_lost() -> None:
+    """Its death changes nothing in the partition, so nobody tells anything anew because of it."""
+    lossy = left_behind(UNCLEAN)
+    lossy.tell(THREE, 0, 50, 50)
+    assert lossy.view.leader == NO_LEADER
+    lossy.lose(TWO)
+    lossy.wait(0)
+    assert lossy.view.leader == THREE
+
+
+def test_unclean_on_elects_as_soon_as_the_last_one_who_has_not_told_stops() -> None:
+    lossy = left_behind(UNCLEAN)
+    lossy.tell(THREE, 0, 50, 50)
+    lossy.ask(BrokerLeaving(TWO, lossy.image.brokers[TWO].incarnation))
+    lossy.wait(0)
+    assert lossy.view.leader == THREE
 
 
 def test_unclean_elections_wait_a_while_for_who_lost_power() -> None:

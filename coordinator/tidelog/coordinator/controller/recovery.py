@@ -72,10 +72,11 @@ class Recovery:
             self._look_again = Instant(now + ms(UNCLEAN_RECOVERY_WAIT_MS))
         return news
 
-    def lost(self, broker: BrokerId) -> None:
+    def lost(self, now: Instant, broker: BrokerId) -> None:
         """This life of a broker is over: what its next one has is not known."""
         for wait in self._waits.values():
             wait.ends.pop(broker, None)
+        self.look_again(now)
 
     def end_of(self, place: Place, leader_epoch: Epoch, broker: BrokerId) -> Offset:
         """Where the log of one who was elected then ended; NO_OFFSET where it was not told."""
@@ -113,8 +114,9 @@ class Recovery:
         self._look_again = min((one for one in times if one > now), default=None)
         return records
 
-    def rules_changed(self, now: Instant) -> None:
-        """Another setting may let someone lead, once it is in the image."""
+    def look_again(self, now: Instant) -> None:
+        """Something changed that may let someone lead, once it is in the image: a setting, or
+        somebody who was waited for dies or stops."""
         if self._waits:
             self._look_again = now
 

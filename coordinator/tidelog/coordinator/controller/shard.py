@@ -186,7 +186,7 @@ class ControllerShard:
     def _broker(self, now: Instant, asked: RequestId, request: BrokerRequest) -> ControllerDecision:
         match request:
             case RegisterBroker():
-                return self._register(asked, request)
+                return self._register(now, asked, request)
             case BrokerApplied():
                 return self._applied(now, asked, request)
             case BrokerLeaving():
@@ -200,7 +200,9 @@ class ControllerShard:
             case _:
                 assert_never(request)
 
-    def _register(self, asked: RequestId, request: RegisterBroker) -> ControllerDecision:
+    def _register(
+        self, now: Instant, asked: RequestId, request: RegisterBroker
+    ) -> ControllerDecision:
         image = self.image
         brokers.check_registration(image, request)
         self._waits.applied(request.broker, request.applied)
@@ -209,7 +211,7 @@ class ControllerShard:
             return Decision((), ((asked, BrokerRegistration(epoch)),))
         records = brokers.register(image, self._settings.rules(image), request)
         (epoch,) = (one.epoch for one in records if isinstance(one, BrokerRegistered))
-        left = self._life_over(request.broker)
+        left = self._life_over(now, request.broker)
         self._joining[request.broker] = epoch
         return Decision(records, ((asked, BrokerRegistration(epoch)), *left))
 
@@ -253,6 +255,7 @@ class ControllerShard:
         if broker is None or broker.stopping:
             return Decision((), ((asked, DONE),))
         self._leaving[broker.id] = asked
+        self._recovery.look_again(now)
         return self._give_away(now, broker)
 
     def _rebalance(self, now: Instant) -> ControllerDecision:
@@ -293,7 +296,7 @@ class ControllerShard:
         broker = self.image.brokers.get(broker_id)
         if broker is None or broker.incarnation >= before:
             return Decision((), ((asked, DONE),))
-        left = self._life_over(broker_id)
+        left = self._life_over(now, broker_id)
         rules = self._settings.rules(self.image)
         departed, replies = self._known(now, lost=broker_id)
         lost = brokers.fence(self.image, rules, [broker])
@@ -310,10 +313,10 @@ class ControllerShard:
             bound=rules.window,
         )
 
-    def _life_over(self, broker_id: BrokerId) -> _Replies:
+    def _life_over(self, now: Instant, broker_id: BrokerId) -> _Replies:
         """Forget what is known of this life only; who wanted to leave has left."""
         self._joining.pop(broker_id, None)
-        self._recovery.lost(broker_id)
+        self._recovery.lost(now, broker_id)
         leaving = self._leaving.pop(broker_id, None)
         return () if leaving is None else ((leaving, DONE),)
 
@@ -343,10 +346,10 @@ class ControllerShard:
         records, reply = self._decided(request)
         if isinstance(request, AlterConfigs | IncrementalAlterConfigs):
             records = (*records, *effects_of(self.image, self._settings, records))
-            self._recovery.rules_changed(now)
+            self._recovery.look_again(now)
         left: _Replies = ()
         if isinstance(request, UnregisterBroker):
-            left = self._life_over(BrokerId(request.message.broker_id))
+            left = self._life_over(now, BrokerId(request.message.broker_id))
         if not records or not self.image.active():
             return Decision(records, ((asked, reply), *left))
         self._waits.wait(now, asked, Offset(self.image.offset + len(records)), reply)
