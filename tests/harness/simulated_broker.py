@@ -384,6 +384,7 @@ class Life:
         self._tend()
         self.broker.groups.image_changed(now, changes)
         self.transactions.service.image_changed(now)
+        self.broker.brokers_changed(now, changes.brokers)
 
     def _tend(self) -> None:
         told = self.hosting.tend(self.world.now, self.link.image)

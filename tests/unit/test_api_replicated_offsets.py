@@ -213,6 +213,19 @@ def test_a_replica_that_is_fenced_is_not_waited_for(
     assert deleted(client) == (ErrorCode.NONE, 3)
 
 
+def test_a_deletion_is_answered_when_the_replica_it_waits_for_is_fenced(
+    bench: HandlerBench, peers: tuple[Peer, Peer]
+) -> None:
+    """Also when that replica is not in sync, so that nothing changes in the partition."""
+    topic_id = filled(bench, peers)
+    change(bench, topic_id, shown(0, 1, change=1))
+    client = begin_deletion(bench, 3)
+    peers[0].ack(4, log_start=3)
+    assert client.frames() == []
+    peers[1].fence()
+    assert deleted(client) == (ErrorCode.NONE, 3)
+
+
 def test_a_deletion_that_a_replica_does_not_follow_times_out_and_tells_how_far_it_came(
     bench: HandlerBench, peers: tuple[Peer, Peer]
 ) -> None:

@@ -16,7 +16,7 @@ from tidelog.node.api.registry import Route
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.replicas import Replica
-from tidelog.node.replica.waiting import Waiter
+from tidelog.node.replica.waiting import BROKERS, Waiter
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k21_delete_records import (
     API,
@@ -108,7 +108,8 @@ class _Wait:
         if self._call.abandoned:
             return
         if now < self._deadline and not self._ready():
-            keys = tuple({one.replica.key for one in self._deletions})
+            # A replica whose broker dies is waited for no longer: that is news of a broker.
+            keys = (BROKERS, *{one.replica.key for one in self._deletions})
             waiter = Waiter(keys, self._deadline, self.look, missing=0, ready=self._ready)
             self._call.park(waiter)
             return

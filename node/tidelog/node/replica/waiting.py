@@ -10,7 +10,8 @@ from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.kernel.instant import Instant
 
 BROKERS: Final[TopicPartition] = ("", Partition(-1))
-"""No partition: under it stands who waits for the metadata to tell of brokers that left."""
+"""No partition: the key of waiters that depend on which brokers are alive. They are looked at after
+each change of the image."""
 _STALE_MAX: Final = 1024
 """Woken waiters may stay in the heap of deadlines, but not more than these and twice the rest."""
 
