@@ -1,7 +1,7 @@
 """The pipes between brokers, and their fault switches."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,15 +25,23 @@ class Pair:
         self.heard: list[list[bytes]] = []
         self._done = asyncio.Event()
         self._wanted = 0
-        self.one = Pipelines(self.loop, runtime_dir, ONE, self.links, lambda _: None)
-        self.two = Pipelines(self.loop, runtime_dir, TWO, self.links, self._on_message)
+        self.lost: asyncio.Queue[BrokerId] = asyncio.Queue()
+        self.one = self._pipelines(ONE, lambda _: None)
+        self.two = self._pipelines(TWO, self._on_message)
         self.two.start()
 
     def start_two_anew(self) -> None:
         self.two.close()
         self.heard.clear()
-        self.two = Pipelines(self.loop, self._runtime_dir, TWO, self.links, self._on_message)
+        self.two = self._pipelines(TWO, self._on_message)
         self.two.start()
+
+    def _pipelines(
+        self, me: BrokerId, on_message: Callable[[Sequence[Payload]], None]
+    ) -> Pipelines:
+        return Pipelines(
+            self.loop, self._runtime_dir, me, self.links, on_message, self.lost.put_nowait
+        )
 
     def _on_message(self, parts: Sequence[Payload]) -> None:
         self.heard.append([bytes(part) for part in parts])
@@ -124,3 +132,15 @@ def test_a_slow_link_holds_no_more_than_a_full_pipe(pair: Pair) -> None:
         taken += 1
         assert taken <= 10_000
     assert taken >= 500
+
+
+def test_who_sent_is_told_of_what_was_held_on_a_slow_link_and_then_found_the_pipe_full(
+    pair: Pair,
+) -> None:
+    while pair.one.send(ABSENT, [b"x"]):
+        pass
+    pair.links.set(ONE, ABSENT, 1)
+    assert pair.one.send(ABSENT, [b"held"])
+    assert pair.lost.empty()
+    lost = pair.loop.run_until_complete(asyncio.wait_for(pair.lost.get(), WITHIN_S))
+    assert lost == ABSENT

@@ -98,12 +98,15 @@ class Pipelines:
         me: BrokerId,
         links: Links,
         on_message: Callable[[Sequence[Payload]], None],
+        on_lost: Callable[[BrokerId], None],
     ) -> None:
         self._loop = loop
         self._me = me
         self._links = links
         self._runtime_dir = runtime_dir
         self._on_message = on_message
+        self._on_lost = on_lost
+        """Told of a message that `send` took and that was lost later."""
         self._context = zmq.Context()
         self._inbox = self._socket(zmq.PULL)
         self._inbox.set(zmq.RCVHWM, _QUEUED_MAX)
@@ -126,8 +129,9 @@ class Pipelines:
     # -- out
 
     def send(self, peer: BrokerId, parts: Sequence[Payload]) -> bool:
-        """False where the pipe is full: the message is lost. On a cut link it is lost, too, and
-        nobody is told."""
+        """False where the pipe is full: the message is lost. If a slow link holds the message and
+        the pipe is full then, `on_lost` is called. On a cut link it is lost, too, and nobody is
+        told."""
         fault = self._links.get(self._me, peer)
         if fault == Links.CUT:
             return True
@@ -152,8 +156,9 @@ class Pipelines:
         parts = held.popleft()
         if not held:
             del self._held[peer]
-        if self._links.get(self._me, peer) != Links.CUT:
-            self._push(peer, parts)
+        is_cut = self._links.get(self._me, peer) == Links.CUT
+        if not is_cut and not self._push(peer, parts):
+            self._on_lost(peer)
 
     def _push(self, peer: BrokerId, parts: Sequence[Payload]) -> bool:
         way = self._ways.get(peer)

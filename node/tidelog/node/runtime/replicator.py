@@ -62,7 +62,12 @@ class Replicator:
         self._timer: asyncio.TimerHandle | None = None
         self._link: CoordinatorLink | None = None
         self._pipes = Pipelines(
-            loop, launch.runtime_dir, launch.broker_id, parts.links, self._on_message
+            loop,
+            launch.runtime_dir,
+            launch.broker_id,
+            parts.links,
+            self._on_message,
+            self._on_pipe_full,
         )
         self.machine = Replication(
             Surroundings(
@@ -141,12 +146,16 @@ class Replicator:
     def _send_all(self) -> None:
         for peer, parts in self.machine.take_sends():
             if not self._pipes.send(peer, parts):
-                self._log.warning("pipe_full", broker=peer)
-                self.machine.send_failed(_now(), peer)
+                self._on_pipe_full(peer)
         changes = tuple(self.machine.take_proposals())
         if changes:
             self._propose(changes)
         self._set_timer()
+
+    def _on_pipe_full(self, peer: BrokerId) -> None:
+        """A message to that broker is lost."""
+        self._log.warning("pipe_full", broker=peer)
+        self.machine.send_failed(_now(), peer)
 
     def _propose(self, changes: tuple[IsrChange, ...]) -> None:
         assert self._link is not None
