@@ -45,6 +45,7 @@ class Client:
         protocols: dict[str, bytes] | None = None,
         instance: str | None = None,
         session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
         protocol_type: str = "consumer",
     ) -> None:
         self.bench = bench
@@ -52,6 +53,7 @@ class Client:
         self.protocols = protocols or {"range": subscription("t")}
         self.instance = instance
         self.session_ms = session_ms
+        self.rebalance_ms = rebalance_ms
         self.protocol_type = protocol_type
         self.member_id = ""
         self.generation = -1
@@ -62,7 +64,7 @@ class Client:
         request = k11_join_group.JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=self.session_ms,
-            rebalance_timeout_ms=REBALANCE_MS,
+            rebalance_timeout_ms=self.rebalance_ms,
             member_id=self.member_id,
             group_instance_id=self.instance,
             protocol_type=self.protocol_type,

@@ -284,3 +284,18 @@ def test_a_join_says_nothing_before_the_generation_is_complete(bench: GroupBench
     bench.later(1)
     assert asked.answer().error_code == 0
     assert described(bench).group_state == "CompletingRebalance"
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("rebalance_ms", [0, -1])
+def test_a_static_member_that_gives_itself_no_time_to_join_stops_nobody(
+    bench: GroupBench, rebalance_ms: int
+) -> None:
+    """Alone and away while the group gathers, it is waited for again and again."""
+    away = Client(bench, instance="i", session_ms=300_000, rebalance_ms=rebalance_ms)
+    other = Client(bench, rebalance_ms=5_000)
+    form(bench, away, other)
+    assert other.leave() == 0
+    bench.later(60_000)
+    assert described(bench).group_state == "PreparingRebalance"
+    form(bench, away, Client(bench))

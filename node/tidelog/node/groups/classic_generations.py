@@ -23,6 +23,8 @@ from tidelog.wire.errors import ErrorCode
 
 CONSUMER_TYPE: Final = "consumer"
 _NOBODY: Final[frozenset[str]] = frozenset()
+_LOOK_AGAIN_MS: Final = 1_000
+"""A member may say that it needs no time to join; whoever waits for it looks this often."""
 
 
 class Generations:
@@ -231,7 +233,8 @@ class Generations:
         joined = [one for one in self.members if one.joining is not None]
         if len(self.members) and not joined:
             # Only static members, all of them away: until their time is up they may come back.
-            self._join_by = self._after(now, self.members.rebalance_timeout_ms())
+            again_ms = max(self.members.rebalance_timeout_ms(), _LOOK_AGAIN_MS)
+            self._join_by = self._after(now, again_ms)
             return
         self._join_by = self._gather_until = None
         self._finish(now, joined, [one.named for one in absent], draft)

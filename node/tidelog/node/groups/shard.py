@@ -102,11 +102,7 @@ class GroupShard:
     def expire(self, now: Instant) -> Decision[StoredRecord, Any]:
         self._drop_vain()
         draft = Draft()
-        while self._due and self._due[0][0] <= now:
-            at, name = heapq.heappop(self._due)
-            if self._alarms.get(name) != at:
-                continue
-            del self._alarms[name]
+        for name in self._take_due(now):
             group = self._groups.get(name)
             if group is not None:
                 group.expire(now, draft)
@@ -115,6 +111,17 @@ class GroupShard:
         if self._next_expiry is not None and self._next_expiry <= now:
             self._expire_offsets(now, draft)
         return draft.decision()
+
+    def _take_due(self, now: Instant) -> list[str]:
+        """The groups to look at, each once: one that is due again at once waits for the next turn
+        of the loop."""
+        names = []
+        while self._due and self._due[0][0] <= now:
+            at, name = heapq.heappop(self._due)
+            if self._alarms.get(name) == at:
+                del self._alarms[name]
+                names.append(name)
+        return names
 
     def replay(self, record: StoredRecord) -> None:
         match record:
