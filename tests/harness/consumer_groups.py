@@ -72,6 +72,7 @@ class GroupOverLog:
         self.written: list[tuple[bytes, bytes | None]] = []
         self.told: list[Told] = []
         self.group = self._empty()
+        self.group.loaded(self.now)
 
     def _empty(self) -> ConsumerGroup:
         around = Around(self.settings, self.topics, lambda now: now // ms(1), self.told.append)

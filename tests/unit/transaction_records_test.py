@@ -62,7 +62,22 @@ def test_the_version_before_is_read() -> None:
     assert records.read(KEY, value) == TxnRecord("tx", EMPTY)
 
 
-@pytest.mark.parametrize("state", list(TxnState))
+NEVER_WRITTEN = {TxnState.DEAD, TxnState.PREPARE_EPOCH_FENCE}
+
+
+@pytest.mark.parametrize("state", NEVER_WRITTEN)
+def test_a_state_that_no_coordinator_writes_is_damage(state: TxnState) -> None:
+    with pytest.raises(WireError, match="which no log holds"):
+        records.read(*records.pair(TxnRecord("tx", replace(ONGOING, state=state))))
+
+
+def test_a_partition_that_cannot_be_is_damage() -> None:
+    odd = replace(ONGOING, partitions=frozenset({("t", Partition(-1))}))
+    with pytest.raises(WireError, match="negative partition"):
+        records.read(*records.pair(TxnRecord("tx", odd)))
+
+
+@pytest.mark.parametrize("state", [one for one in TxnState if one not in NEVER_WRITTEN])
 def test_what_is_written_is_read_in_every_state(state: TxnState) -> None:
     value = EMPTY if state is TxnState.EMPTY else replace(ONGOING, state=state)
     record = TxnRecord("tx", value)

@@ -30,6 +30,7 @@ NEVER: Final = -1
 _KEY: Final = 0
 _VALUE_VERSION: Final = 1
 _FLEXIBLE_FROM: Final = 1
+_NEVER_WRITTEN: Final = frozenset({TxnState.DEAD, TxnState.PREPARE_EPOCH_FENCE})
 
 
 @message
@@ -152,6 +153,10 @@ def _transaction(value: memoryview) -> Transaction:
         state = TxnState(found.status)
     except ValueError:
         raise WireError(f"a transaction in state {found.status}") from None
+    if state in _NEVER_WRITTEN:
+        raise WireError(f"a transaction in state {state.word}, which no log holds")
+    if any(index < 0 for one in found.partitions or () for index in one.partition_ids):
+        raise WireError("a transaction with a negative partition")
     return Transaction(
         producer_id=ProducerId(found.producer_id),
         producer_epoch=ProducerEpoch(found.producer_epoch),

@@ -22,6 +22,7 @@ from tidelog.node.groups.consumer_checks import (
     member_named,
     member_of_instance,
     pattern_of,
+    stored_pattern_of,
 )
 from tidelog.node.groups.consumer_log import NOTHING, STABLE, LoggedGroup, group_tombstones
 from tidelog.node.groups.consumer_member import LEFT_FOR_NOW, Member, reconciled
@@ -133,6 +134,7 @@ class ConsumerGroup:
         self.log.replay(record)
 
     def loaded(self, now: Instant) -> None:
+        self.log.is_loaded = True
         for member in self.log.members.values():
             self._heard_of(now, member)
         self._then.note(self.log.topics())
@@ -326,7 +328,8 @@ class ConsumerGroup:
         if cause is None and self._topics_seen == self._topics.version:
             return
         used = {one.regex for one in step.members.values() if one.regex is not None}
-        self._patterns = {one: self._patterns.get(one) or pattern_of(one) for one in sorted(used)}
+        known = self._patterns
+        self._patterns = {one: known.get(one) or stored_pattern_of(one) for one in sorted(used)}
         step.follow_topics(self._patterns)
         step.move_epoch(changed=cause is not None)
         step.make_target()

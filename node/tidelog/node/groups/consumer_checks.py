@@ -134,3 +134,11 @@ def pattern_of(text: str) -> Pattern:
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex {quoted(text)!r} is no valid expression: {error}",
         ) from error
+
+
+def stored_pattern_of(text: str) -> Pattern:
+    """Out of a log: an expression that this program cannot read matches nothing."""
+    try:
+        return Pattern(text)
+    except PatternError:
+        return Pattern("")

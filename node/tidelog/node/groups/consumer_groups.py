@@ -48,6 +48,7 @@ class ConsumerGroups:
         made.heartbeat(now, asked, request, draft)
         if isinstance(group, ClassicGroup):
             group.turn_away(draft)
+        made.log.is_loaded = True
         self._newborn[request.group] = made
 
     def _convert(self, now: Instant, group: Group, made: ConsumerGroup, draft: Draft) -> None:

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 from msgspec.structs import replace
 
 from tidelog.kernel.ids import Uuid
-from tidelog.node.groups.assignors import DEFAULT_ASSIGNOR, Assignment
+from tidelog.node.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Assignment
 from tidelog.node.groups.consumer_member import LEFT, ClassicSide, Holdings, Member
 from tidelog.node.groups.records_consumer import (
     ClassicMemberMetadata,
@@ -45,6 +45,8 @@ class LoggedGroup:
 
     def __init__(self, group: str) -> None:
         self.group = group
+        self.is_loaded = False
+        """While it is not, records may be missing between those that are replayed."""
         self.epoch = 0
         self.metadata_hash = 0
         """Of the topics it subscribes to: when one comes, goes or grows, the group starts anew."""
@@ -131,7 +133,9 @@ class LoggedGroup:
 
     def _replay_group(self, value: ConsumerGroupMetadataValue | None) -> None:
         if value is not None:
-            assert value.epoch >= self.epoch, (value.epoch, self.epoch)
+            # As of a classic group: a log that is compacted while it is loaded may go back.
+            is_forward = value.epoch >= self.epoch
+            assert is_forward or not self.is_loaded, (value.epoch, self.epoch)
             self.epoch = value.epoch
             self.metadata_hash = value.metadata_hash
 
@@ -141,12 +145,13 @@ class LoggedGroup:
             if member is not None:
                 self._hold(member, {}, {})
                 del self.members[name]
-                instance = member.instance_id
-                if instance is not None and self.instances.get(instance) == name:
-                    del self.instances[instance]
+                self._forget_instance(member)
             return
+        before = self.members.get(name) or Member(name)
+        if before.instance_id != value.instance_id:
+            self._forget_instance(before)
         self.members[name] = replace(
-            self.members.get(name) or Member(name),
+            before,
             instance_id=value.instance_id,
             rack_id=value.rack_id,
             client_id=value.client_id,
@@ -159,6 +164,12 @@ class LoggedGroup:
         )
         if value.instance_id is not None:
             self.instances[value.instance_id] = name
+
+    def _forget_instance(self, member: Member) -> None:
+        """Unless another member has it by now."""
+        instance = member.instance_id
+        if instance is not None and self.instances.get(instance) == member.member_id:
+            del self.instances[instance]
 
     def _replay_target(
         self, name: str, value: ConsumerGroupTargetAssignmentMemberValue | None
@@ -231,7 +242,8 @@ def _said_of(side: ClassicSide | None) -> ClassicMemberMetadata | None:
 
 
 def preferred_assignor(members: Iterable[Member]) -> str:
-    asked = [one.assignor for one in members if one.assignor is not None]
+    """A log may hold one that this program does not have."""
+    asked = [one.assignor or DEFAULT_ASSIGNOR for one in members if one.assignor in ASSIGNORS]
     return max(sorted(set(asked)), key=asked.count, default=DEFAULT_ASSIGNOR)
 
 

@@ -175,6 +175,7 @@ _KINDS: Final[Mapping[int, tuple[type[ConsumerKey], type[ConsumerValue]]]] = {
 }
 """By the type that a key begins with."""
 _KIND_OF: Final[Mapping[type, int]] = {key: kind for kind, (key, _) in _KINDS.items()}
+_STATES: Final = frozenset(MemberState)
 _VERSION: Final = 0
 """Of every value: there is no other yet."""
 
@@ -197,7 +198,28 @@ def read_consumer(kind: int, key: memoryview, value: memoryview | None) -> Consu
     if len(value) < 2 or version != _VERSION:
         raise WireError(f"a value of version {version} of kind {kind}; only {_VERSION} is known")
     said = read_stored(value, value_class, _VERSION, flexible=True)
+    complaint = _complaint(said)
+    if complaint is not None:
+        raise WireError(complaint)
     return ConsumerRecord(named, said)
+
+
+def _complaint(said: ConsumerValue) -> str | None:
+    """Why this cannot be what a coordinator wrote, although it can be decoded."""
+    if isinstance(said, ConsumerGroupMetadataValue) and said.epoch < 0:
+        return f"a group in epoch {said.epoch}"
+    if isinstance(said, ConsumerGroupMemberMetadataValue):
+        side = said.classic_member_metadata
+        if side is not None and not side.supported_protocols:
+            return "a member of the classic protocol without a protocol"
+    if isinstance(said, ConsumerGroupCurrentMemberAssignmentValue):
+        if said.state not in _STATES:
+            return f"a member in state {said.state}"
+        for one in (*said.assigned_partitions, *said.partitions_pending_revocation):
+            epochs = one.assignment_epochs
+            if epochs and len(epochs) != len(one.partitions):
+                return f"{len(epochs)} epochs of {len(one.partitions)} partitions"
+    return None
 
 
 CONSUMER_READERS: Final = dict.fromkeys(_KINDS, read_consumer)
