@@ -3,16 +3,21 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from harness.living import Life
 from harness.toy_brokers import ToyBroker
 from harness.toy_producers import ToyProducer
-from harness.toy_transaction_logs import End
+from harness.toy_transaction_logs import End, end_offset, writer_of
 from harness.transaction_scenes import KEYS, Scene
 from tidelog.coordinator.transactions import markers as markers_module
+from tidelog.coordinator.transactions import records
+from tidelog.coordinator.transactions.records import TxnRecord
+from tidelog.coordinator.transactions.states import TxnState
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k24_add_partitions_to_txn as k24
+from tidelog.wire.messages import k65_describe_transactions as k65
 from tidelog.wire.transactions import Append, Mark, Marked, Marker
 
 E = ErrorCode
@@ -158,7 +163,13 @@ def test_a_marker_that_is_not_answered_is_not_sent_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", [E.NOT_LEADER_OR_FOLLOWER, E.NOT_ENOUGH_REPLICAS, E.KAFKA_STORAGE_ERROR]
+    "code",
+    [
+        E.NOT_LEADER_OR_FOLLOWER,
+        E.NOT_ENOUGH_REPLICAS,
+        E.KAFKA_STORAGE_ERROR,
+        E.UNKNOWN_TOPIC_OR_PARTITION,  # a leader that was started again has not heard of it yet
+    ],
 )
 def test_a_marker_that_was_refused_is_sent_again_after_a_while(
     code: ErrorCode, monkeypatch: pytest.MonkeyPatch
@@ -280,6 +291,60 @@ def test_a_new_coordinator_takes_a_topic_for_deleted_once_its_image_is_newer_tha
     scene.producer.finish(scene.producer.transaction(KEYS[1:]))
     assert scene.world.image.producer_id_next > ids
     assert {one.topic for one in markers(scene)} == {"t1"}
+
+
+def test_a_new_coordinator_waits_for_a_topic_that_its_log_knows_and_its_image_does_not() -> None:
+    """Its image is older than the log: the topic's creation is not heard of yet. Taken for deleted,
+    the topic would never get its marker, and nobody could read on."""
+    scene = Scene()
+    world, key = scene.world, ("new", Partition(0))
+    scene.producer.finish(scene.producer.transaction(KEYS))
+    world.run(20)
+    prepare(scene, key)
+    after = world.start_coordinator()
+    world.until(lambda: after.machine is not None)
+    world.deaf = after.image
+    ids = world.image.producer_id_next
+    world.run(1_000)
+    assert scene.state_key[1] in scene.loads()
+    assert world.image.producer_id_next > ids, "it has asked for a proof, and has not seen it"
+    assert state_of(scene) == "PrepareCommit"
+    world.deaf = None
+    world.create("new", 1)  # what it hears of this brings it up to date
+    world.run(50)
+    assert ends(scene, key) == [True]
+    assert state_of(scene) == "CompleteCommit"
+
+
+def prepare(scene: Scene, key: TopicPartition) -> None:
+    """The coordinator dies with this as its last word: the transaction has that partition."""
+    process, partition = scene.world.coordinator, scene.world.partitions[scene.state_key]
+    assert process.machine is not None
+    place = process.machine.partition(scene.state_key[1])
+    assert place is not None
+    assert place.shard is not None
+    known = place.shard._ids["tx"]
+    prepared = replace(known, state=TxnState.PREPARE_COMMIT, partitions=frozenset({key}))
+    scene.world.kill_coordinator(process)
+    scene.said.clear()
+    leader = scene.state_leader()
+    _, sequence = writer_of(partition.logs[leader])
+    pair = records.pair(TxnRecord("tx", prepared))
+    batch = records.batch_of([pair], 0, epoch=process.epoch, sequence=sequence)
+    partition.append(leader, rebased(batch, end_offset(partition.logs[leader])))
+    scene.world.appended(partition, leader)
+
+
+def rebased(batch: bytes, offset: int) -> bytes:
+    """With its place in the log, as a leader sets it; its checksum does not cover that."""
+    return offset.to_bytes(8, "big") + batch[8:]
+
+
+def state_of(scene: Scene) -> str:
+    asked = scene.forward(k65.API, 0, k65.DescribeTransactionsRequest(transactional_ids=["tx"]))
+    scene.world.run(10)
+    (described,) = asked.answer().transaction_states
+    return str(described.transaction_state)
 
 
 def test_partitions_wait_until_the_coordinator_has_heard_of_them() -> None:
