@@ -71,7 +71,7 @@ def flip(at: int) -> Harm:
         (flip(SIZE + 16), "magic"),
         (flip(SIZE + 8), "cut short"),
         (flip(SIZE + 23), "makes no sense|offset|checksum|cut short"),
-        (flip(SIZE + 7), "offset 66 instead of 2"),
+        (flip(SIZE + 7), "offset 4 instead of 68"),
         (flip(12), "leader epoch 0 after 1073741824"),
     ],
 )

@@ -221,7 +221,7 @@ class Log:
         """Append batches as the leader wrote them; CorruptError where they do not fit."""
         first = self.end
         for header, batch in iterate_batches(view):
-            check_replicated(batch, header, self.end, self.settings, self.name.directory)
+            check_replicated(batch, header, self.end, self.name.directory)
             active = self._active_for(header, header.base_offset, len(batch), now_ms)
             if header.partition_leader_epoch > self._epochs.latest or self._epochs_unwritten:
                 self._assign_epoch(header.partition_leader_epoch, header.base_offset)
@@ -275,8 +275,24 @@ class Log:
         limits = self._limits_of(active)
         last = first + header.last_offset_delta
         if limits.forbid(last, size, header.max_timestamp, now_ms - self._segment_made_ms):
-            return self.roll(now_ms, first)
+            active = self.roll(now_ms)
+        if first > self.end and self._limits_of(active).cannot_index(last):
+            return self._roll_far(now_ms, first)
         return active
+
+    def _roll_far(self, now_ms: int, first: int) -> Segment:
+        """Begin a segment so far behind the end of the log that no index could span the gap.
+
+        Everything before the gap is forced to disk first, which blocks: if a power loss could take
+        it, a start would take what is missing for a part of the gap.
+        """
+        segments = self._opened()
+        for segment in segments.from_offset(self.recovery_point):
+            segment.file.sync()
+        self._directory.sync()
+        self._directory.parent.sync()
+        self._begin_segment(now_ms, first)
+        return segments.active
 
     def _limits_of(self, active: Segment) -> RollLimits:
         limits = self._limits
@@ -296,18 +312,21 @@ class Log:
         self.roll(now_ms)
         return True
 
-    def roll(self, now_ms: int, base: int | None = None) -> Segment:
-        """Seal the active segment and begin a new one, at the log's end unless told otherwise."""
-        segments = self._opened()
+    def roll(self, now_ms: int) -> Segment:
+        """Seal the active segment and begin a new one at the log's end, also where the next batch
+        lies behind a gap: a start tells from adjoining segments that none is missing."""
+        active = self._opened().active
         self._now_ms = now_ms
-        if not segments.active.size:
-            return segments.active
+        return self._begin_segment(now_ms, self.end) if active.size else active
+
+    def _begin_segment(self, now_ms: int, base: int) -> Segment:
+        segments = self._opened()
         self._producers.expire(now_ms - self.settings.producer_expiration_ms)
-        self._active = segments.roll(self.end if base is None else base)
+        self._active = segments.roll(base)
         self._segment_made_ms = now_ms
         self._unflushed.names = True  # all this first: there may be no room for what follows
         self._keeper.rolled(self.name)
-        write_snapshot(self._directory, self.end, self._producers)
+        write_snapshot(self._directory, base, self._producers)
         return self._active
 
     # -- read
@@ -445,8 +464,11 @@ class Log:
     # -- truncate
 
     def truncate_to(self, offset: int) -> int:
-        """Remove the batch that holds `offset` and all behind it; the new end. Epochs that begin
-        there go too, also where they wrote nothing.
+        """Remove the batch that holds `offset` and all behind it; the new end, where the last batch
+        ends that is left. Epochs that begin there go too, also where they wrote nothing.
+
+        In a gap that compaction left, the end lies below `offset`: the leader may have records
+        between the two, and a start would find no other end.
 
         Blocks for a sync where the old bytes may have been durable: were they to come back after
         a power loss, under newer ones, no epoch would tell them from the leader's.
@@ -461,7 +483,7 @@ class Log:
         segment = segments.holding(offset)
         index_of(self._directory, segments, segment)
         position = segment.locate(offset)
-        end = segment.header_at(position).base_offset if position < segment.size else offset
+        end = segment.end_before(position)
         self._lower_recovery_point(end)
         segments.drop_behind(segment)
         segment.truncate(position, end, self.settings.index_interval_bytes)

@@ -2,6 +2,22 @@
 
 What lies below the recovery point was flushed and checked once; it is trusted. From the segment
 that holds it on, each batch is read, checked, and taken into new indexes and the producer state.
+
+Offsets may jump forward inside a segment. Compaction leaves such gaps, and a replica receives them
+from its leader without having compacted anything itself; recovery knows neither the topic's
+settings nor what other replicas did. Damage still differs from a gap:
+
+- A gap lies between two batches that adjoin in the file. Lost or torn bytes make a batch whose
+  checksum or header is wrong, and the walk stops there.
+- Offsets and leader epochs lie outside the checksum, but they only rise. A batch whose offset or
+  epoch became larger makes the next one look too small: either may be the wrong one, and where the
+  page cache lived neither is cut. Only the last batch of a log has no next one.
+- An offset that does not fit its segment's index is wrong.
+- A segment begins where the last batch before it ended when it was made (`Log.roll`). So where a
+  segment ends before the next one begins, its end or a whole segment is missing. Two exceptions:
+  logs that were compacted here, which is noted durably before the first pass, and gaps that no
+  index could span (`rolling.is_far_gap`), before which everything was forced to disk.
+- The log must reach the recovery point, however many gaps it has below it.
 """
 
 from collections.abc import Iterator
@@ -15,8 +31,9 @@ from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.epochs import EpochCache, decode_epochs
 from tidelog.node.log.marks import ClosedLog, LastStop
 from tidelog.node.log.producers import Producers
-from tidelog.node.log.scan import Scan, valid_batch_follows
-from tidelog.node.log.segment import Segment
+from tidelog.node.log.rolling import is_far_gap
+from tidelog.node.log.scan import Scan
+from tidelog.node.log.segment import RELATIVE_OFFSET_MAX, Segment
 from tidelog.node.log.segments import (
     BEGUN_SUFFIX,
     DELETED_SUFFIX,
@@ -27,6 +44,7 @@ from tidelog.node.log.segments import (
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.snapshots import newest_snapshot, remove_snapshots, write_snapshot
 from tidelog.node.log.swap import finish_swaps
+from tidelog.node.log.torn import is_damage
 from tidelog.wire.log_files import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -75,7 +93,7 @@ class Expected(Struct, frozen=True):
     high_watermark: int = 0
     """As it was known last: markers below it are on every in-sync replica."""
     compacted: bool = False
-    """Whether it was ever compacted: offsets may jump, whatever the topic's settings say now."""
+    """Whether it was ever compacted here: a segment may end before the next one begins."""
 
 
 def recover(directory: Directory, expected: Expected, settings: LogSettings) -> Loaded:
@@ -95,7 +113,6 @@ class _Recovery:
         self._directory = directory
         self._expected = expected
         self._settings = settings
-        self._gaps_allowed = settings.compact or expected.compacted
         self._segments: list[Segment] = []
         self._epochs = EpochCache()
         self._producers = Producers()
@@ -155,9 +172,8 @@ class _Recovery:
     def _scan_all(self, bases: list[int]) -> None:
         """Segment after segment, up to the end or to the first thing that is wrong."""
         for at, base in enumerate(bases):
-            expected = self._segments[-1].end if self._segments else base
-            if base != expected and not (self._gaps_allowed and base > expected):
-                self._stop_at_gap(expected, bases[at:])
+            if self._segments and not self._may_follow(self._segments[-1], base):
+                self._stop_at_gap(self._segments[-1].end, bases[at:])
                 return
             segment = self._begin_segment(base)
             scan = self._scan(segment)
@@ -167,6 +183,10 @@ class _Recovery:
             if base != bases[-1]:
                 segment.write_indexes(final=True)
                 segment.unload()
+
+    def _may_follow(self, before: Segment, base: int) -> bool:
+        gap = base - before.end
+        return gap == 0 or (gap > 0 and (self._expected.compacted or is_far_gap(before.size, gap)))
 
     def _begin_segment(self, base: int) -> Segment:
         if self._segments:
@@ -180,7 +200,7 @@ class _Recovery:
     def _scan(self, segment: Segment) -> Scan:
         """Check each batch of a segment and take it into the log's state."""
         scan = Scan(segment.file, position=0, end=segment.file.size, next_offset=segment.base)
-        scan.gaps_allowed = self._gaps_allowed
+        scan.offset_max = segment.base + RELATIVE_OFFSET_MAX
         scan.epoch = epoch = self._epochs.latest
         interval = self._settings.index_interval_bytes
         for position, size, header in scan:
@@ -207,19 +227,19 @@ class _Recovery:
 
     def _stop_at(self, segment: Segment, scan: Scan, later: list[int]) -> None:
         """Cut a torn tail; refuse where the bad spot is damage instead."""
-        place, offset, reason = segment.place, scan.next_offset, scan.reason or ""
+        place, offset, reason = segment.place, scan.doubted_from, scan.reason or ""
         size = segment.file.size
         self._refuse_below_recovery_point(place, scan.position, offset, reason)
         if self._cache_lived and (
             any(self._directory.size(file_name(base, LOG_SUFFIX)) for base in later)
-            or valid_batch_follows(segment.file, position=scan.position, end=size, offset=offset)
+            or is_damage(segment.file, position=scan.position, end=size, offset=offset)
         ):
             raise CorruptError(
                 file=place, position=scan.position, reason=f"{reason}, and good batches follow"
             )
         self._remove(later)
         segment.file.truncate(scan.position)
-        self._cut = Cut(offset, scan.position, size - scan.position, reason)
+        self._cut = Cut(segment.end, scan.position, size - scan.position, reason)
 
     def _stop_at_gap(self, offset: int, later: list[int]) -> None:
         """A segment does not begin where the one before it ends."""

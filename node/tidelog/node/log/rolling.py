@@ -4,6 +4,16 @@ from tidelog.node.log.segment import RELATIVE_OFFSET_MAX, Segment
 from tidelog.node.log.settings import LogSettings
 
 INDEX_ENTRY_BYTES_MAX = 12
+FAR_GAP = 2**30
+
+
+def is_far_gap(size_before: int, gap: int) -> bool:
+    """Whether a segment may begin so many offsets behind the one before it, which has that size.
+
+    A batch that lies too far behind the start of an empty segment to be indexed in it gets a
+    segment of its own. The empty one stays: its name says where the log ended.
+    """
+    return size_before == 0 and gap > FAR_GAP
 
 
 class RollLimits:
@@ -31,6 +41,10 @@ class RollLimits:
             or last > self._last_max
             or self.is_aged(timestamp, clock_age_ms)
         )
+
+    def cannot_index(self, last: int) -> bool:
+        """Whether an offset lies too far behind the segment's first one for its indexes."""
+        return last > self._last_max
 
     def is_aged(self, timestamp: int, clock_age_ms: int) -> bool:
         """By the records' own time, as in Kafka; by the clock where they carry none."""

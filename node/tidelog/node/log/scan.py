@@ -1,17 +1,13 @@
 """Walk the batches of a segment file and say where, and why, the walk ended."""
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
-from tidelog.kernel.files import File
-from tidelog.kernel.limits import MIB, RECOVERY_CHUNK_BYTES
+from tidelog.kernel.limits import RECOVERY_CHUNK_BYTES
 from tidelog.wire.crc import crc32c
 from tidelog.wire.records import HEADER, BatchHeader, new_header
-
-SEARCH_STEP_BYTES = 32 * MIB
 
 
 class Readable(Protocol):
@@ -28,7 +24,10 @@ class Scan:
 
     Yields (position, size, header) of each batch that is whole, in order and, where `crc` is
     asked for, has the checksum it claims. Afterwards `position` is where it stopped, `next_offset`
-    the offset expected there, and `reason` says what is wrong there; None if nothing is.
+    the offset expected there or above, and `reason` says what is wrong there; None if nothing is.
+
+    Offsets may jump forward: compaction took what was between, in this replica or in the one that
+    it was copied from, and no setting of now tells of that.
     """
 
     def __init__(self, file: Readable, *, position: int, end: int, next_offset: int) -> None:
@@ -36,11 +35,13 @@ class Scan:
         self.next_offset = next_offset
         self.reason: str | None = None
         self.check_crc = True
-        self.gaps_allowed = False
+        self.offset_max = 2**63 - 1
+        """No batch may reach beyond it."""
         self.is_out_of_order = False
         """Whether it stopped where a batch does not follow the one before."""
         self.epoch = -1
         """The leader epoch of the last batch; it never goes back."""
+        self._refused: BatchHeader | None = None
         self._file = file
         self._end = end
         self._buffer = memoryview(bytearray(min(RECOVERY_CHUNK_BYTES, max(end - position, 61))))
@@ -48,9 +49,8 @@ class Scan:
         self._at = 0
 
     def headers_only(self) -> "Scan":
-        """For bytes that were checked before: no checksums, and offsets may jump forward."""
+        """For bytes that were checked before: no checksums."""
         self.check_crc = False
-        self.gaps_allowed = True
         return self
 
     def __iter__(self) -> Iterator[tuple[int, int, BatchHeader]]:
@@ -63,12 +63,21 @@ class Scan:
             size = header.batch_length + 12
             self.reason = self._what_is_wrong(header, size)
             if self.reason is not None:
+                self._refused = header
                 return
             yield self.position, size, header
             self._at += size
             self.position += size
             self.next_offset = header.base_offset + header.last_offset_delta + 1
             self.epoch = header.partition_leader_epoch
+
+    @property
+    def doubted_from(self) -> int:
+        """The lowest offset that what stands where it stopped may belong to. Where a batch does not
+        follow the one before, either may carry a wrong offset."""
+        if not self.is_out_of_order or self._refused is None:
+            return self.next_offset
+        return min(self.next_offset, self._refused.base_offset)
 
     def content(self, size: int) -> memoryview:
         """The bytes of the batch given last, by a walk that looks at checksums; none of one that is
@@ -93,9 +102,7 @@ class Scan:
 
     def _what_does_not_follow(self, header: BatchHeader) -> str | None:
         """Offset and leader epoch lie outside the checksum: the order alone vouches for them."""
-        if header.base_offset != self.next_offset and not (
-            self.gaps_allowed and header.base_offset > self.next_offset
-        ):
+        if header.base_offset < self.next_offset or header.last_offset > self.offset_max:
             return f"offset {header.base_offset} instead of {self.next_offset}"
         if header.partition_leader_epoch < self.epoch:
             return f"leader epoch {header.partition_leader_epoch} after {self.epoch}"
@@ -175,7 +182,6 @@ def first_bad(file: Readable, position: int, size: int, course: Course | None = 
     """
     end = position + size
     scan = Scan(file, position=position, end=end, next_offset=_offset_at(file, position, course))
-    scan.gaps_allowed = True
     last = position
     for at, _, header in scan:
         if course is not None and not course.agrees(header):
@@ -210,35 +216,3 @@ def is_followed(file: Readable, position: int, next_offset: int, course: Course)
     if file.read_into(position, head) < HEADER.size:
         return True  # it was cut meanwhile
     return new_header(HEADER.unpack_from(head)).base_offset >= next_offset
-
-
-def valid_batch_follows(file: File, *, position: int, end: int, offset: int) -> bool:
-    """Whether behind a bad spot some batch of the right place in the log is still whole.
-
-    A killed process leaves at most one torn batch, at the very end. What is whole behind a bad
-    spot proves that the spot was good once: damage, not a torn write.
-    """
-    # A batch starts with the upper half of its offset, which is that of the expected one
-    # or the next; then its magic stands at the seventeenth byte.
-    high = offset >> 32
-    halves = b"|".join(re.escape(half.to_bytes(4, "big")) for half in (high, high + 1))
-    candidates = re.compile(rb"(?=(?:" + halves + rb").{4}[\x00-\x07].{7}\x02)", re.DOTALL)
-    for start in range(position, end, SEARCH_STEP_BYTES):
-        # Windows overlap by half: a batch may begin in one and end in the next.
-        content = file.read(start, min(2 * SEARCH_STEP_BYTES, end - start))
-        for match in candidates.finditer(content):
-            if _is_whole_batch(content[match.start() :], offset):
-                return True
-    return False
-
-
-def _is_whole_batch(content: memoryview, offset: int) -> bool:
-    if len(content) < 61:
-        return False
-    header = new_header(HEADER.unpack_from(content))
-    size = header.batch_length + 12
-    return (
-        header.base_offset >= offset
-        and 61 <= size <= len(content)
-        and bool(crc32c(content[21:size]) == header.crc)
-    )

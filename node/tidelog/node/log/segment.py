@@ -22,6 +22,9 @@ from tidelog.wire.records import HEADER, BatchHeader, new_header
 
 RECENT_BATCHES = 1024
 RELATIVE_OFFSET_MAX = 2**31 - 1
+POSITION_MAX = 2**31 - 1
+"""In an index entry. Compaction may make a segment of the largest size a little larger: what lies
+beyond has no entries, and is found by walking from the last one."""
 WALK_BYTES = 8192
 NEVER = -1
 
@@ -140,7 +143,7 @@ class Segment:
             self.max_timestamp_offset = relative
         if not position:
             self.first_timestamp = timestamp
-        if self._bytes_since_entry > interval:
+        if self._bytes_since_entry > interval and position <= POSITION_MAX:
             self.offsets.append(relative, position)
             self.times.append(self.max_timestamp, self.max_timestamp_offset)
             self._bytes_since_entry = 0
@@ -247,6 +250,16 @@ class Segment:
             return recent[bisect_right(recent, position) - 1]
         self.load_indexes()
         return self.offsets.batch_start_at_or_below(position)
+
+    def end_before(self, position: int) -> int:
+        """The offset at which the last batch before a position ends."""
+        end = self.base
+        start = self.batch_start_at_or_below(position - 1) if position else 0
+        for at, header in self.headers_from(start):
+            if at >= position:
+                break
+            end = header.next_offset
+        return end
 
     def end_of_batches(self, start: int, limit: int) -> int:
         """Where the batches from `start` end that fit below `limit`; the first one always does."""

@@ -157,7 +157,7 @@ def _holding(partition: Path, paths: Sequence[Path], offset: int) -> list[Path]:
 
 def _batches(file: File, path: Path) -> list[Seen]:
     walk = Walk(file, next_offset=base_of(path.name))
-    walk.check_crc, walk.gaps_allowed = False, True
+    walk.check_crc = False
     return list(walk)
 
 

@@ -68,7 +68,7 @@ def _end_of(sources: Sequence[Source]) -> int:
         return 0
     file = sources[-1].directory.open(sources[-1].name)
     walk = Walk(file, next_offset=sources[-1].base)
-    walk.check_crc, walk.gaps_allowed = False, True
+    walk.check_crc = False
     for _ in walk:
         pass
     file.close()
@@ -82,7 +82,6 @@ def _seen(sources: Sequence[Source], wanted: _Wanted) -> Iterator[tuple[Source, 
             continue
         file = source.directory.open(source.name)
         walk = _walk_from(source, file, wanted.offset)
-        walk.gaps_allowed = True  # whether compaction may have made them, `log verify` judges
         for seen in walk:
             if wanted.batch(seen.header):
                 yield source, file, seen

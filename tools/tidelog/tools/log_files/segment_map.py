@@ -54,7 +54,7 @@ def _row(directory: Directory, base: int) -> dict[str, int | str | None]:
     name = file_name(base, LOG_SUFFIX)
     file = directory.open(name)
     walk = Walk(file, next_offset=base)
-    walk.check_crc, walk.gaps_allowed = False, True
+    walk.check_crc = False
     batches, first_timestamp, max_timestamp = 0, -1, -1
     epochs: list[int] = []
     for seen in walk:

@@ -8,7 +8,8 @@ from msgspec import Struct
 from tidelog.kernel.files import Directory, File
 from tidelog.node.log.epochs import EpochCache
 from tidelog.node.log.marks import ClosedLog
-from tidelog.node.log.scan import valid_batch_follows
+from tidelog.node.log.rolling import is_far_gap
+from tidelog.node.log.torn import is_damage
 from tidelog.tools.log_files.epoch_check import Span, check_epochs
 from tidelog.tools.log_files.findings import Report
 from tidelog.tools.log_files.index_watch import INTERVAL_USUAL, IndexWatch
@@ -160,6 +161,7 @@ class _LogCheck:
         if any(name.endswith(SWAP_SUFFIX) for name in directory.names()):
             self._lose_track()  # half of the batches may be under another name
         self._whole = True
+        self._has_gaps = False
         self._size_bytes = 0
         self._active_bytes = 0
 
@@ -187,7 +189,7 @@ class _LogCheck:
                 start=start,
                 end=self._end,
                 start_is_exact=closed is not None,
-                compacted=known.compacted,
+                compacted=known.compacted or self._has_gaps,
                 lasts=self._lasts,
             )
             check_epochs(self._directory, self._of_small_files, self._epochs, span)
@@ -197,7 +199,9 @@ class _LogCheck:
 
     def _check_start(self, base: int) -> None:
         """A segment begins where the one before it ends; compaction may leave a gap."""
-        fits = base == self._end or (self._known.compacted and base > self._end)
+        gap = base - self._end
+        may_be = self._known.compacted or is_far_gap(self._active_bytes, gap)
+        fits = gap == 0 or (gap > 0 and may_be)
         if not fits:
             self._lose_track()
         if self._whole and not fits:
@@ -211,13 +215,16 @@ class _LogCheck:
         self._report.looked.segments += 1
         watch = self._watch(base, file.size)
         walk = Walk(file, next_offset=base, epoch=self._epoch)
-        walk.gaps_allowed = self._known.compacted
+        expected = base
         for seen in walk:
             self._report.read(seen.size)
             if seen.wrong is not None or seen.header is None:
                 self._judge(base, file, walk, seen)
                 watch = None
                 continue
+            if seen.header.base_offset > expected and not self._known.compacted:
+                self._remark_gap(base, seen, expected)
+            expected = seen.header.next_offset
             self._note(file, seen.position, seen.header)
             if watch is not None:
                 watch.note(seen.position, seen.size, seen.header)
@@ -230,6 +237,13 @@ class _LogCheck:
         self._aborted.look(
             base, walk.next_offset, self._of_small_files, made_anew=self._is_doubted(base)
         )
+
+    def _remark_gap(self, base: int, seen: Seen, expected: int) -> None:
+        """Nobody knows that the log was compacted here: its leader may have been."""
+        self._has_gaps = True
+        offset = expected if seen.header is None else seen.header.base_offset
+        reason = f"offset {offset} follows {expected - 1}: compaction elsewhere left a gap"
+        self._report.remark(self._place(base), reason, seen.position)
 
     def _is_doubted(self, base: int) -> bool:
         """Whether the next start reads the segment, for the process that wrote it was killed."""
@@ -262,7 +276,7 @@ class _LogCheck:
             self._known.life is Life.KILLED
             and at_the_end
             and offset >= self._known.recovery_point
-            and not valid_batch_follows(file, position=seen.position, end=walk.end, offset=offset)
+            and not is_damage(file, position=seen.position, end=walk.end, offset=walk.doubted_from)
         ):
             reason = f"{reason}: the next start cuts {seen.size} bytes"
             self._report.remark(self._place(base), reason, seen.position)
@@ -308,4 +322,5 @@ class _LogCheck:
     def _check_empty(self, base: int) -> None:
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             if self._directory.size(file_name(base, suffix)):
-                self._report.violation(self._place(base, suffix), "has entries of an empty segment")
+                # Nobody reads them.
+                self._report.remark(self._place(base, suffix), "has entries of an empty segment")

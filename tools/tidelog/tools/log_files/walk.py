@@ -28,9 +28,9 @@ class Walk:
 
     def __init__(self, file: File, *, next_offset: int, position: int = 0, epoch: int = -1) -> None:
         self.position = position
-        self.next_offset = next_offset
+        self.next_offset = self.doubted_from = next_offset
+        """`doubted_from`: the lowest offset that the bad batch given last may have."""
         self.epoch = epoch
-        self.gaps_allowed = False
         self.check_crc = True
         self.end = file.size
         self._file = file
@@ -42,6 +42,7 @@ class Walk:
                 yield Seen(position, size, header, None)
                 self.position = position + size
             self.position, self.next_offset = scan.position, scan.next_offset
+            self.doubted_from = scan.doubted_from
             self.epoch = scan.epoch
             if scan.reason is None:
                 return
@@ -59,7 +60,6 @@ class Walk:
         scan = Scan(self._file, position=self.position, end=self.end, next_offset=self.next_offset)
         scan.epoch = self.epoch
         scan.check_crc = self.check_crc
-        scan.gaps_allowed = self.gaps_allowed
         return scan
 
     def _header(self, position: int) -> BatchHeader | None:
