@@ -1,84 +1,27 @@
 """Batches and settings that a pass cannot treat as usual: it goes on, and no value is lost."""
 
-from random import Random
-
 import pytest
 
 from harness.compaction import append, batches_of, compact
 from harness.log_batches import NOW, NOW_MS, TOPIC_ID, flush, open_logs
 from harness.memory_disk import MemoryDisk
-from tidelog.kernel.limits import DECOMPRESSED_BATCH_BYTES_MAX
+from harness.odd_batches import NOISE, UNREADABLE, raw_batch, record
 from tidelog.node.log.cleaning_filter import with_horizon
 from tidelog.node.log.cleaning_records import take_apart
 from tidelog.node.log.settings import LogSettings
-from tidelog.wire.codecs import Codec
-from tidelog.wire.codecs import compress as compressed
 from tidelog.wire.records import (
-    BATCH_LENGTH_MIN,
     DELETE_HORIZON_BIT,
-    HEADER,
     HEADER_BYTES,
-    MAGIC,
     iterate_batches,
     iterate_records,
     place_batch,
     read_header,
-    seal,
 )
-from tidelog.wire.varints import varint_bytes
 
 LONG_MAX = 2**63 - 1
 DAY_MS = 86_400_000
-NOISE = Random(1).randbytes(300)
 
 Rows = list[tuple[bytes | None, bytes | None]]
-
-
-def raw_batch(
-    body: bytes, *, count: int, attributes: int = 0, base_timestamp: int = NOW_MS
-) -> bytearray:
-    """A batch with a valid checksum around any bytes."""
-    length = BATCH_LENGTH_MIN + len(body)
-    stamps = (base_timestamp, base_timestamp)
-    fields = (0, length, 0, MAGIC, 0, attributes, count - 1, *stamps, -1, -1, -1, count)
-    batch = bytearray(HEADER.pack(*fields)) + body
-    seal(batch)
-    return batch
-
-
-def record(delta: int, key: bytes, value: bytes | None, *, stamp: int = 0) -> bytes:
-    """One record whose timestamp delta may take more than 64 bits."""
-    body = b"\x00" + _wide(stamp) + varint_bytes(delta) + _sized(key)
-    body += (b"\x01" if value is None else _sized(value)) + b"\x00"
-    return varint_bytes(len(body)) + body
-
-
-def _wide(value: int) -> bytes:
-    left, out = (value << 1) if value >= 0 else ((-value << 1) - 1), bytearray()
-    while left > 127:
-        out.append(left & 127 | 128)
-        left >>= 7
-    return bytes([*out, left])
-
-
-def _sized(content: bytes) -> bytes:
-    return varint_bytes(len(content)) + content
-
-
-UNREADABLE = {
-    "noise": raw_batch(NOISE, count=3),
-    "noise that claims to be gzip": raw_batch(NOISE, count=3, attributes=Codec.GZIP),
-    "a codec nobody knows": raw_batch(NOISE, count=3, attributes=7),
-    "more than may be unpacked": raw_batch(
-        compressed(Codec.ZSTD, bytes(DECOMPRESSED_BATCH_BYTES_MAX + 1)),
-        count=3,
-        attributes=Codec.ZSTD,
-    ),
-    "fewer records than it claims": raw_batch(record(0, b"a", b"1"), count=3),
-    "an offset behind the batch": raw_batch(record(1_000_000, b"a", b"1"), count=1),
-    "an offset before the batch": raw_batch(record(-70, b"a", b"1"), count=1),
-    "a key of negative length": raw_batch(b"\x0c\x00\x00\x00\x09\x00\x00", count=1),
-}
 
 
 class Place:

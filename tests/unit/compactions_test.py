@@ -10,10 +10,11 @@ from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import Uuid
+from tidelog.node.log.causes import Cause
 from tidelog.node.log.cleaner import Candidate
 from tidelog.node.log.compactions import Compacted, Compactions, failure_of
 from tidelog.node.log.contracts import LogName
-from tidelog.node.log.failed_passes import Cause, Failure
+from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 

@@ -17,6 +17,7 @@ from tidelog.node.ipc.events import (
     fields_of,
     read_ring,
 )
+from tidelog.node.log.causes import Cause
 from tidelog.wire.errors import ErrorCode
 
 TOPIC = Uuid(bytes(range(16)))
@@ -96,6 +97,7 @@ def values_of(kind: Kind) -> st.SearchStrategy[tuple[Value, ...]]:
     by_shape: dict[Shape, st.SearchStrategy[Value]] = {
         Shape.NUMBER: st.integers(-(1 << 63), (1 << 63) - 1),
         Shape.ERROR: st.sampled_from(sorted(ErrorCode)),
+        Shape.CAUSE: st.sampled_from(sorted(Cause)),
         Shape.BROKERS: st.lists(st.integers(0, 63).map(BrokerId), unique=True),
     }
     return st.tuples(*(by_shape[shape] for _, shape in FIELDS[kind]))

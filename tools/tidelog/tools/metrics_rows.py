@@ -94,6 +94,10 @@ OF_TRANSACTIONS: Final[_Words] = (
 OF_BROKER: Final[_Words] = (
     (Word.LEADERS, _gauge("broker_leaders", _BROKER, "Partitions it leads.")),
     (Word.REPLICAS, _gauge("broker_replicas", _BROKER, "Partitions it has.")),
+    (
+        Word.NOT_COMPACTED,
+        _gauge("broker_not_compacted_partitions", _BROKER, "Partitions whose compaction fails."),
+    ),
     (Word.CONNECTIONS, _gauge("broker_connections", _BROKER, "Clients connected.")),
     (
         Word.CONNECTIONS_ACCEPTED,

@@ -42,6 +42,11 @@ class Place(Struct, frozen=True):
         return f"{self.topic.name}:{self.number}"
 
     @property
+    def id_and_number(self) -> tuple[str, int]:
+        """As events name it."""
+        return uuid_text(self.topic.id), self.number
+
+    @property
     def preferred(self) -> BrokerId:
         """The first of the replicas that it shall have."""
         return next(one for one in self.view.replicas if one not in self.view.removing)
@@ -66,6 +71,7 @@ class Code(StrEnum):
     MOVING = "moving"
     NOT_PREFERRED = "not-preferred"
     RECORDS_LOST = "records-lost"
+    NOT_COMPACTED = "not-compacted"
     BROKER_AWAY = "broker-away"
     CLUSTER_DOWN = "cluster-down"
     WAITED_FOR = "waited-for"
@@ -143,7 +149,7 @@ class Known(Struct, frozen=True):
 
     def last_of(self, place: Place, event: str) -> Entry | None:
         """The last of these that is about this partition."""
-        about = uuid_text(place.topic.id), place.number
+        about = place.id_and_number
         return next(
             (
                 one
@@ -242,6 +248,7 @@ def of_partition(known: Known, place: Place) -> list[Reason]:
         found.append(_not_preferred(known, place))
     if view.lossy_elections:
         found.append(_lost(known, place))
+    found += _growing(known, place)
     return found
 
 
@@ -366,6 +373,59 @@ def _lost(known: Known, place: Place) -> Reason:
     return Reason(Code.RECORDS_LOST, f"{place.name} was given {times} {who}: {least}{what}")
 
 
+# -- compaction ---------------------------------------------------------------------------------
+
+
+_CAUSES: Mapping[str, str] = {
+    "damaged": "a file of it is damaged",
+    "disk": "the disk or the operating system refused a step of it",
+    "worker_died": "the process that compacts it died",
+    "bug": "compaction met a case that its code does not expect",
+}
+
+
+def _growing(known: Known, place: Place) -> Iterator[Reason]:
+    """A reason for each replica whose compaction fails."""
+    for broker in place.view.replicas:
+        since = _not_compacted(known, broker).get(place.id_and_number)
+        if since is None:
+            continue
+        where = f"{place.name} is not compacted on broker {broker}{_at(since, 'since')}"
+        again = "compaction is tried again at longer and longer pauses"
+        sentence = f"{where}, so its log grows there: {_cause(since)}; {again}"
+        remedies = _logs_of(broker)
+        if since.fields.get("cause") == "damaged":
+            remedies = (f"tidelog log verify {place.word} --broker {broker}", *remedies)
+        yield Reason(Code.NOT_COMPACTED, sentence, remedies, BrokerId(broker))
+
+
+def _cause(failed: Entry) -> str:
+    cause, segment = str(failed.fields.get("cause")), failed.fields.get("segment", NO_OFFSET)
+    if cause == "damaged" and segment != NO_OFFSET:
+        return f"its segment from offset {segment} on is damaged"
+    return _CAUSES.get(cause, "the broker's log tells why")
+
+
+def _not_compacted(known: Known, broker: int) -> dict[tuple[str, int], Entry]:
+    """By topic id and partition the first failure of those that last, in the broker's present life.
+
+    One look at all events, however many partitions there are.
+    """
+    process, incarnation = f"broker-{broker}", 0
+    found: dict[tuple[str, int], Entry] = {}
+    for one in known.events:
+        if one.process != process:
+            continue
+        if one.incarnation > incarnation:
+            incarnation = one.incarnation
+            found.clear()  # it has been started again, and has tried nothing yet
+        if one.event == "not_compacted":
+            found.setdefault((one.topic_id, one.partition), one)
+        elif one.event == "compacted_again":
+            found.pop((one.topic_id, one.partition), None)
+    return found
+
+
 # -- brokers ------------------------------------------------------------------------------------
 
 
@@ -389,6 +449,10 @@ def of_broker(known: Known, broker: int) -> list[Reason]:
     led_elsewhere = [one for one in hosted if one.should_be_led_by(broker)]
     if led_elsewhere:
         found.append(_leads_less(known, broker, led_elsewhere, is_away=away is not None))
+    failing = _not_compacted(known, broker)
+    growing = [one for one in hosted if one.id_and_number in failing]
+    if growing:
+        found.append(_grow(broker, growing))
     return found
 
 
@@ -409,6 +473,12 @@ def _behind(broker: int, places: Sequence[Place], *, of_all: int, is_away: bool)
     where = f"in {len(places)} of {counted(of_all, 'partition')}{yet}"
     sentence = f"it is not in sync {where}: {_named(places)}"
     return Reason(Code.NOT_IN_SYNC, sentence, (), broker)
+
+
+def _grow(broker: int, places: Sequence[Place]) -> Reason:
+    what = f"it does not compact {counted(len(places), 'partition')}, whose log grows"
+    remedies = tuple(f"tidelog why partition {one.word}" for one in places[:1])
+    return Reason(Code.NOT_COMPACTED, f"{what}: {_named(places)}", remedies, broker)
 
 
 def _leads_less(known: Known, broker: int, places: Sequence[Place], *, is_away: bool) -> Reason:

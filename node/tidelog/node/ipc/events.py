@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from tidelog.kernel.ids import BrokerId, Incarnation, Uuid
 from tidelog.kernel.limits import BROKERS_MAX
+from tidelog.node.log.causes import Cause
 from tidelog.wire.errors import ErrorCode
 
 KEPT: Final = 256
@@ -65,6 +66,8 @@ class Kind(IntEnum):
     ISR_REFUSED = 46
     LOST = 47
     NO_ROOM = 48
+    NOT_COMPACTED = 49
+    COMPACTED_AGAIN = 50
 
     @property
     def word(self) -> str:
@@ -80,6 +83,8 @@ class Shape(Enum):
     """A set of brokers, one bit each."""
     ERROR = 2
     """One of Kafka's codes; people are told its name."""
+    CAUSE = 3
+    """Why compaction fails; people are told its name."""
 
 
 _BROKER = ("broker", Shape.NUMBER)
@@ -129,6 +134,8 @@ FIELDS: Final[Mapping[Kind, tuple[tuple[str, Shape], ...]]] = {
     Kind.ISR_REFUSED: (("error", Shape.ERROR), _EPOCH),
     Kind.LOST: (_BROKER, _BROKER_EPOCH),
     Kind.NO_ROOM: (_EPOCH, _END, ("others", Shape.BROKERS)),  # one of these is to lead instead
+    Kind.NOT_COMPACTED: (("cause", Shape.CAUSE), ("segment", Shape.NUMBER)),  # -1: no certain one
+    Kind.COMPACTED_AGAIN: (),
 }
 assert set(FIELDS) == set(Kind)
 assert max(map(len, FIELDS.values())) <= VALUES_MAX
@@ -251,10 +258,13 @@ def _readable(shape: Shape, value: Value) -> int | str | list[int]:
         return _brokers(value)
     if shape is Shape.ERROR:
         return ErrorCode(value).name if value in _ERRORS else value
+    if shape is Shape.CAUSE:
+        return Cause(value).name.lower() if value in _CAUSES else value
     return value
 
 
 _ERRORS: Final = frozenset(map(int, ErrorCode))
+_CAUSES: Final = frozenset(map(int, Cause))
 _KINDS: Final = frozenset(map(int, Kind))
 
 

@@ -91,6 +91,7 @@ class Word(IntEnum):
     LOG_BYTES = 15
     FLUSH_POLICY = 16  # as `FlushRules.code`; 0: it has not said yet
     NO_ROOM_AT = 17  # when it last found no room for a batch, an `Instant`; 0: it has room
+    NOT_COMPACTED = 18  # partitions whose compaction fails
     # a broker's counters
     CONNECTIONS_ACCEPTED = 20
     CONNECTIONS_REFUSED = 21

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from tidelog.kernel.failures import CorruptError, FailedSyncError
+from tidelog.node.log.causes import Cause
 from tidelog.node.log.cleaner import Candidate, candidate, filthiest
 from tidelog.node.log.contracts import LogName
-from tidelog.node.log.failed_passes import Cause, FailedPasses, Failure
+from tidelog.node.log.failed_passes import FailedPasses, Failure
 from tidelog.node.log.log import Log
 
 Tell = Callable[[LogName, Failure | None], None]

@@ -6,11 +6,11 @@ again under an old name begins without a record.
 """
 
 from collections.abc import Iterable, Iterator
-from enum import IntEnum
 from typing import Final
 
 from msgspec import Struct
 
+from tidelog.node.log.causes import Cause
 from tidelog.node.log.contracts import LogName
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
@@ -21,18 +21,6 @@ OVERTAKEN_PAUSE_MS_FIRST: Final = 1_000
 OVERTAKEN_PAUSE_MS_MAX: Final = 60_000
 TOLD_AGAIN_MS: Final = 86_400_000
 """A failure that lasts is told once a day: the lines of a busy process log do not last longer."""
-
-
-class Cause(IntEnum):
-    """Why a pass failed. A number is never used again for something else."""
-
-    DAMAGED = 1
-    """A file holds something else than what was written."""
-    DISK = 2
-    """The disk, or the operating system, refused something."""
-    WORKER_DIED = 3
-    BUG = 4
-    """The worker met something that its code does not expect."""
 
 
 class Failure(Struct, frozen=True):

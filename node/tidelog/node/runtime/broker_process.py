@@ -30,6 +30,8 @@ from tidelog.node.ipc.coordinator_link import CoordinatorLink, Hooks
 from tidelog.node.ipc.events import Kind
 from tidelog.node.ipc.layout import Role, SlotState, Word, slot_of
 from tidelog.node.ipc.standing import Standing
+from tidelog.node.log.contracts import LogName
+from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.ownership import Owner
 from tidelog.node.log_settings import log_settings
 from tidelog.node.metadata.digest import digest
@@ -237,6 +239,7 @@ class BrokerProcess:
             on_last_failed=self._on_disk_failed,
             on_flushed=self._on_flushed,
             on_unreadable=self._on_storage_failure,
+            on_compaction=self._on_compaction,
         )
         ledger = open_ledger(launch, broker_ledger(launch.broker_id), paths, self._log)
         self._faults = DiskFaults(self._board, launch.run_id, launch.broker_id, paths)
@@ -316,6 +319,14 @@ class BrokerProcess:
         replica = self._replicas.get(key)
         if replica is not None and replica.by_flush:
             self._replicator.machine.vouches(now, replica)
+
+    def _on_compaction(self, name: LogName, failure: Failure | None) -> None:
+        """A log cannot be compacted, or that is over: `tidelog why` tells it."""
+        place = name.topic_id, name.partition
+        if failure is None:
+            self._recorder.record(Kind.COMPACTED_AGAIN, *place)
+        else:
+            self._recorder.record(Kind.NOT_COMPACTED, *place, failure.cause, failure.segment)
 
     def _on_directory_lost(self, keys: list[TopicPartition]) -> None:
         """One directory of several is at its end: others lead what lay there."""
@@ -439,6 +450,7 @@ class BrokerProcess:
         words[Word.METADATA_OFFSET] = self._broker.image.offset
         words[Word.LEADERS] = self._led
         words[Word.REPLICAS] = len(self._replicas)
+        words[Word.NOT_COMPACTED] = self._storage.not_compacted
         words[Word.CONNECTIONS] = stats.connections
         words[Word.CONNECTIONS_ACCEPTED] = stats.accepted
         words[Word.REQUESTS] = stats.requests

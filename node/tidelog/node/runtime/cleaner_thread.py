@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tidelog.node.log.causes import Cause
 from tidelog.node.log.cleaner import Candidate, job_for
 from tidelog.node.log.cleaning import Cleaned, Finished
 from tidelog.node.log.compactions import Compacted, Compactions, failure_of
 from tidelog.node.log.contracts import LogName
 from tidelog.node.log.directory import LogDirectory
-from tidelog.node.log.failed_passes import Cause, Failure
+from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.log import Log
 from tidelog.node.log.retention import Sweep
 from tidelog.node.log.swap import discard_unfinished

@@ -23,9 +23,10 @@ import msgspec
 from tidelog.kernel.failures import CorruptError
 from tidelog.node.ipc.fault_layout import Striker
 from tidelog.node.ipc.ledger_memory import LedgerMemory
+from tidelog.node.log.causes import Cause
 from tidelog.node.log.cleaning import Cleaned, Finished, Job, clean
 from tidelog.node.log.compactions import failure_of
-from tidelog.node.log.failed_passes import Cause, Failure
+from tidelog.node.log.failed_passes import Failure
 from tidelog.node.runtime.disk import open_disk
 from tidelog.node.runtime.disk_faults import open_faults
 from tidelog.node.runtime.healthy import Healthy

@@ -21,8 +21,10 @@ from tidelog.kernel.ids import ZERO_UUID, TopicPartition, Uuid, uuid_text
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import ROOM_BYTES_MIN
 from tidelog.node.api.broker import Space, Volume
+from tidelog.node.log.contracts import LogName
 from tidelog.node.log.directories import FULL, LogDirectories
 from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.log import Log
 from tidelog.node.log.ownership import Owner
 from tidelog.node.log.settings import LogSettings
@@ -59,6 +61,8 @@ class StorageParts:
     """Told of each log that a round flushed."""
     on_unreadable: Callable[[TopicPartition, Exception], None]
     """Told of a log that was to be flushed and could not even be read."""
+    on_compaction: Callable[[LogName, Failure | None], None]
+    """Told of a log that cannot be compacted, and with None when that is over."""
 
 
 class _Kept:
@@ -153,6 +157,7 @@ class Storage:
             ledger=self._places[logs].ledger,
             faults=self._places[logs].faults,
             begins_later=parts.begins_later,
+            on_compaction=parts.on_compaction,
         )
         heard = Heard(
             flushed=self._flushed,
@@ -213,6 +218,11 @@ class Storage:
     def flushes(self) -> int:
         """Rounds since the start, of all directories."""
         return sum(kept.commits.count for kept in self._kept.values())
+
+    @property
+    def not_compacted(self) -> int:
+        """How many logs cannot be compacted at the moment."""
+        return sum(kept.cleaner.failing for kept in self._working())
 
     @property
     def last_flush(self) -> LastFlush:

@@ -271,6 +271,11 @@ def status(target: Target, *, as_json: bool) -> None:
         f"topics     {document['topics']}, {document['partitions']} partitions: "
         f"{document['under_replicated']} under-replicated, {document['offline']} offline"
     )
+    if document["not_compacted"]:
+        click.echo(
+            f"compaction {document['not_compacted']} replicas cannot be compacted, and grow "
+            "(tidelog why broker ID names them)"
+        )
     for one in sick:
         click.echo(f"faults     broker {one.broker}: {one.sentence} (tidelog chaos heal)")
     click.echo()

@@ -67,6 +67,7 @@ def document(run: Run, cluster_id: str, state: str, processes: Sequence[Seen]) -
         "under_replicated": slot[Word.UNDER_REPLICATED] if slot else 0,
         "under_min_isr": slot[Word.UNDER_MIN_ISR] if slot else 0,
         "offline": slot[Word.OFFLINE] if slot else 0,
+        "not_compacted": sum(map(_not_compacted, processes)),
     }
 
 
@@ -86,6 +87,12 @@ def _process(seen: Seen) -> dict[str, Any]:
         "leaders": (slot[Word.LEADERS] if slot else 0) if is_broker else None,
         "replicas": (slot[Word.REPLICAS] if slot else 0) if is_broker else None,
     }
+
+
+def _not_compacted(seen: Seen) -> int:
+    """How many replicas of a broker cannot be compacted."""
+    is_broker = seen.name.role is Role.BROKER
+    return seen.slot[Word.NOT_COMPACTED] if is_broker and seen.slot is not None else 0
 
 
 def role_word(role: Role) -> str:
