@@ -390,3 +390,21 @@ def test_an_empty_group_can_be_taken_back_whole() -> None:
     client.beat()
     client.leave()
     assert [record.value for record in group.group.forgotten()] == [None, None]
+
+
+@pytest.mark.parametrize("first", [None, "i0"])
+def test_a_member_that_joins_again_under_another_instance_has_that_one_alone(
+    first: str | None,
+) -> None:
+    group = group_of(t=2)
+    Client(group, "a", "t", instance=first).beat()
+    again = Client(group, "a", "t", instance="i1")
+    again.beat()
+    assert partitions(again) == [0, 1]
+    assert group.group.log.instances == {"i1": "a"}
+    group.restart()
+    assert group.group.log.instances == {"i1": "a"}
+    again.leave()
+    assert group.group.log.instances == {}
+    left = replace(JOIN, member_id="a", instance_id="i0", epoch=1)
+    assert refusal(group.heartbeat, left) is ErrorCode.UNKNOWN_MEMBER_ID

@@ -251,7 +251,7 @@ class ConsumerGroup:
                 check_released(static, request)
                 if _comes_back(static, request.member_id):
                     return static, True
-            known = static
+            known = static or known
         if known is not None:
             return known, False
         self._check_room()
