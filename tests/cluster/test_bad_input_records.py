@@ -3,16 +3,17 @@
 import os
 import struct
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 from crc32c import crc32c
 
 from harness.cluster import Cluster
 from harness.fetch_raw import fetch_all, offset_at
 from harness.produce_raw import batch_of, produce
-from harness.raw import RawClient
+from harness.raw import WAIT_S, RawClient
 from tidelog.kernel.limits import DECOMPRESSED_BATCH_BYTES_MAX
 from tidelog.wire.codecs import Codec, compress
 from tidelog.wire.errors import ErrorCode
@@ -151,3 +152,23 @@ def test_a_folder_removed_under_the_broker_hurts_nobody_else(
     )
     assert raw.ask(k20_delete_topics.API, 6, request).responses[0].error_code == 0
     assert [row.value for row in fetch_all(raw, other)] == [b"x"]
+
+
+def test_confluent_s_client_blames_the_records_without_a_key_alone(cluster: Cluster) -> None:
+    topic = cluster.create_topic(configs={"cleanup.policy": "compact"})
+    told: dict[int, int | None] = {}
+
+    def note(number: int, error: KafkaError | None, _message: object) -> None:
+        told[number] = None if error is None else error.code()
+
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "linger.ms": 200, "enable.idempotence": False}
+    )
+    for number in range(100):
+        key = None if number % 10 == 3 else b"key"
+        producer.produce(topic, b"v", key=key, on_delivery=partial(note, number))
+    assert producer.flush(WAIT_S) == 0
+    keyless = {number for number, code in told.items() if code == KafkaError.INVALID_RECORD}
+    others = {code for number, code in told.items() if number not in keyless}
+    assert keyless == set(range(3, 100, 10))
+    assert others == {KafkaError._INVALID_DIFFERENT_RECORD}

@@ -18,7 +18,7 @@ from tidelog.kernel.ids import (
     Uuid,
 )
 from tidelog.kernel.instant import Instant
-from tidelog.kernel.steps import Steps, at_once
+from tidelog.kernel.steps import Steps, at_once, one_step
 from tidelog.node.api.broker import Broker, Space
 from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
@@ -247,6 +247,7 @@ class HandlerBench:
             producer_ids=ProducerIds(self.link.allocate_producer_ids),
             storage=self.storage,
             aside=self._aside,
+            later=self._later,
             on_storage_failure=lambda key, error: self.failures.append((key, str(error))),
             tell_of_groups=self.told.append,
             new_uuid=lambda: str(next(self._uuids)),
@@ -266,6 +267,9 @@ class HandlerBench:
             do()
         else:
             self.aside.append(do)
+
+    def _later(self, then: Callable[[Instant], None]) -> None:
+        self._aside(one_step(lambda: None), lambda now, _: then(now))
 
     def replay(self, *records: Any) -> None:
         for record in records:

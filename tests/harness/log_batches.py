@@ -3,9 +3,11 @@
 from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import Incarnation, Partition, Uuid
 from tidelog.kernel.instant import Instant
+from tidelog.kernel.steps import at_once
 from tidelog.node.log.contracts import Appended, LogName, NoKeeper
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
+from tidelog.node.log.lookup import Search, TimestampOffset, look_for
 from tidelog.node.log.ownership import Owner
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.validation import rules_of, validate_produced
@@ -96,3 +98,25 @@ def values_of(log: Log) -> list[int]:
             offsets += range(max(header.base_offset, log.start), header.next_offset)
         at = offsets[-1] + 1
     return offsets
+
+
+def by_time(log: Log, timestamp: int, limit: int) -> TimestampOffset | None:
+    """The first record of that time or later below `limit`."""
+    return result_of(log.offset_for_timestamp(timestamp, limit))
+
+
+def of_largest_time(log: Log, limit: int) -> TimestampOffset | None:
+    """The first record with the largest timestamp below `limit`."""
+    return result_of(log.offset_of_max_timestamp(limit))
+
+
+def result_of(search: Search) -> TimestampOffset | None:
+    """Drive a search to its end, as nobody else has to be served."""
+    found: TimestampOffset | None = None
+    while True:
+        try:
+            wanted = search.send(found)
+        except StopIteration as end:
+            result: TimestampOffset | None = end.value
+            return result
+        found = None if wanted is None else at_once(look_for(wanted))

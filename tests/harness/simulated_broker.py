@@ -15,6 +15,7 @@ from harness.simulated_world import World
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset, ProducerId, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import ALTER_ISR_TIMEOUT_MS, FORWARD_TIMEOUT_MS
+from tidelog.kernel.steps import at_once
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
@@ -153,7 +154,8 @@ class Life:
             link=self,
             producer_ids=ProducerIds(self.allocate_producer_ids),
             storage=MemoryVolume(),
-            aside=lambda work, done: done(self.world.now, work()),
+            aside=lambda work, done: done(self.world.now, at_once(work)),
+            later=lambda then: then(self.world.now),
             on_storage_failure=self._on_storage_failure,
             on_fault=self._on_fault,
             new_uuid=lambda: f"{self.me}-{self.incarnation}-{self._new_call()}",

@@ -12,7 +12,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from harness.log_batches import NOW, NOW_MS, TOPIC_ID, batch, flush, open_logs, produce
+from harness.log_batches import (
+    NOW,
+    NOW_MS,
+    TOPIC_ID,
+    batch,
+    by_time,
+    flush,
+    of_largest_time,
+    open_logs,
+    produce,
+)
 from harness.log_verified import around, verified
 from harness.memory_disk import MemoryDirectory, MemoryDisk
 from tidelog.node.log.directory import LogDirectory
@@ -357,10 +367,10 @@ class LogHistory(RuleBasedStateMachine):
             return
         for asked in {visible[-1][0], visible[len(visible) // 2][0] + 1}:
             naive = next((row for row in visible if row[0] >= asked), None)
-            found = self.log.offset_for_timestamp(asked, self.log.end)
+            found = by_time(self.log, asked, self.log.end)
             assert (found and found[:2]) == naive
         newest = max(visible, key=lambda row: (row[0], -row[1]))
-        largest = self.log.offset_of_max_timestamp(self.log.end)
+        largest = of_largest_time(self.log, self.log.end)
         assert largest is not None
         assert largest[:2] == newest
 

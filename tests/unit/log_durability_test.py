@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from harness.log_batches import NOW_MS, batch, flush, produce, values_of
+from harness.log_batches import NOW_MS, batch, by_time, flush, produce, values_of
 from harness.log_broker import FIRST, SECOND, SIZE, Broker
 from tidelog.node.log.log import Log
 
@@ -63,7 +63,7 @@ def test_an_index_made_anew_is_kept() -> None:
     for name in (FIRST_INDEX, FIRST_TIMES):
         broker.place.content(name)[:] = b"x"
         broker.place.syncable(name).sync()
-    broker.restart().offset_for_timestamp(0, 24)
+    by_time(broker.restart(), 0, 24)
     right = bytes(broker.place.content(FIRST_TIMES))
     lose(broker)
     assert broker.place.content(FIRST_TIMES) == right != b"x"

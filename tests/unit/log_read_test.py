@@ -2,7 +2,16 @@
 
 import pytest
 
-from harness.log_batches import NOW, NOW_MS, batch, new_log, produce, values_of
+from harness.log_batches import (
+    NOW,
+    NOW_MS,
+    batch,
+    by_time,
+    new_log,
+    of_largest_time,
+    produce,
+    values_of,
+)
 from harness.memory_disk import MemoryDisk
 from tidelog.node.log.contracts import FileSlice
 from tidelog.node.log.log import Log
@@ -127,7 +136,7 @@ def test_the_first_record_not_before_a_time_is_found() -> None:
         (NOW_MS + 2, 2),
         (NOW_MS + 995, 200),
     ):
-        found = log.offset_for_timestamp(asked, log.end)
+        found = by_time(log, asked, log.end)
         assert found is not None
         assert found.offset == offset
         assert found.leader_epoch == 0
@@ -135,15 +144,15 @@ def test_the_first_record_not_before_a_time_is_found() -> None:
 
 def test_no_record_is_late_enough() -> None:
     log = log_of(5)
-    assert log.offset_for_timestamp(NOW_MS + 42, log.end) is None
-    assert log.offset_for_timestamp(NOW_MS + 40, 8) is None, "above the limit"
-    assert log.offset_for_timestamp(0, 0) is None
+    assert by_time(log, NOW_MS + 42, log.end) is None
+    assert by_time(log, NOW_MS + 40, 8) is None, "above the limit"
+    assert by_time(log, 0, 0) is None
 
 
 def test_deleted_records_are_not_found_by_time() -> None:
     log = log_of(5)
     log.advance_start(3)
-    found = log.offset_for_timestamp(0, log.end)
+    found = by_time(log, 0, log.end)
     assert found is not None
     assert found.offset == 3
 
@@ -152,18 +161,18 @@ def test_the_largest_timestamp_is_found_where_it_is_and_below_the_limit() -> Non
     log = new_log(MemoryDisk().directory(), LogSettings(segment_bytes=2 * SIZE))
     for late in (5, 90, 7, 40, 90, 3):
         produce(log, batch(2, timestamp=NOW_MS + late))
-    assert log.offset_of_max_timestamp(log.end) == (NOW_MS + 91, 3, 0)
-    assert log.offset_of_max_timestamp(2) == (NOW_MS + 6, 1, 0)
+    assert of_largest_time(log, log.end) == (NOW_MS + 91, 3, 0)
+    assert of_largest_time(log, 2) == (NOW_MS + 6, 1, 0)
     log.advance_start(4)
-    assert log.offset_of_max_timestamp(8) == (NOW_MS + 41, 7, 0)
-    assert log.offset_of_max_timestamp(0) is None
+    assert of_largest_time(log, 8) == (NOW_MS + 41, 7, 0)
+    assert of_largest_time(log, 0) is None
 
 
 def test_records_without_timestamps_have_no_largest() -> None:
     log = new_log(MemoryDisk().directory())
     produce(log, memoryview(build_batch([Record(0, -1, None, b"v", ())])))
-    assert log.offset_of_max_timestamp(1) is None
-    assert log.offset_for_timestamp(0, 1) is None
+    assert of_largest_time(log, 1) is None
+    assert by_time(log, 0, 1) is None
 
 
 def test_of_a_batch_nobody_can_read_the_whole_is_the_answer() -> None:
@@ -172,7 +181,7 @@ def test_of_a_batch_nobody_can_read_the_whole_is_the_answer() -> None:
     view[61] = 0x7F
     view[17:21] = crc32c(view[21:]).to_bytes(4, "big")
     produce(log, view)
-    assert log.offset_for_timestamp(NOW_MS + 100, 4) == (NOW_MS + 501, 2, 0)
+    assert by_time(log, NOW_MS + 100, 4) == (NOW_MS + 501, 2, 0)
 
 
 def test_a_header_that_promises_a_time_no_record_has_is_passed_over() -> None:
@@ -181,5 +190,5 @@ def test_a_header_that_promises_a_time_no_record_has_is_passed_over() -> None:
     view[35:43] = (NOW_MS + 900).to_bytes(8, "big")
     view[17:21] = crc32c(view[21:]).to_bytes(4, "big")
     produce(log, view)
-    assert log.offset_for_timestamp(NOW_MS + 800, 4) is None
-    assert log.offset_of_max_timestamp(4) == (NOW_MS + 900, 2, 0)
+    assert by_time(log, NOW_MS + 800, 4) is None
+    assert of_largest_time(log, 4) == (NOW_MS + 900, 2, 0)

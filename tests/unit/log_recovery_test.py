@@ -7,7 +7,17 @@ from random import Random
 
 import pytest
 
-from harness.log_batches import NOW, NOW_MS, TOPIC_ID, batch, open_logs, produce, values_of
+from harness.log_batches import (
+    NOW,
+    NOW_MS,
+    TOPIC_ID,
+    batch,
+    by_time,
+    of_largest_time,
+    open_logs,
+    produce,
+    values_of,
+)
 from harness.log_broker import FIRST, LAST, SECOND, SIZE, Broker
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CorruptError
@@ -27,7 +37,7 @@ def test_after_a_kill_everything_written_is_there() -> None:
     assert values_of(log) == list(range(24))
     assert [row.cut for row in broker.logs.recovered] == [None]
     assert produce(log, batch(2, producer=(7, 0, 22))).duplicate
-    assert log.offset_for_timestamp(NOW_MS + 9, 24) == (NOW_MS + 9, 17, 0)
+    assert by_time(log, NOW_MS + 9, 24) == (NOW_MS + 9, 17, 0)
 
 
 @pytest.mark.parametrize("size", [1, 40, 61, 62, SIZE - 1])
@@ -159,8 +169,8 @@ def test_any_index_file_that_is_no_good_is_made_anew(suffix: str, content: bytes
         broker.place.content(f"{base:020d}{suffix}")[:] = content
     log = broker.restart()
     assert values_of(log) == list(range(24))
-    assert log.offset_for_timestamp(NOW_MS + 3, 24) == (NOW_MS + 3, 5, 0)
-    assert log.offset_of_max_timestamp(10) == (NOW_MS + 5, 9, 0)
+    assert by_time(log, NOW_MS + 3, 24) == (NOW_MS + 3, 5, 0)
+    assert of_largest_time(log, 10) == (NOW_MS + 5, 9, 0)
     if content:
         assert broker.place.content(FIRST.replace(".log", suffix)) != content
 
@@ -172,7 +182,7 @@ def test_missing_index_files_are_made_anew() -> None:
         if name.endswith("index"):
             broker.place.unlink(name)
     log = broker.restart()
-    assert log.offset_for_timestamp(NOW_MS + 3, 24) == (NOW_MS + 3, 5, 0)
+    assert by_time(log, NOW_MS + 3, 24) == (NOW_MS + 3, 5, 0)
 
 
 def test_a_segment_that_rots_while_it_is_trusted_is_found_when_read() -> None:

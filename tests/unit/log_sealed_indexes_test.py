@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.log_batches import NOW_MS, TOPIC_ID, batch, flush, open_logs, produce
+from harness.log_batches import NOW_MS, TOPIC_ID, batch, by_time, flush, open_logs, produce
 from harness.memory_disk import MemoryDisk
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
@@ -45,7 +45,7 @@ def sealed_after_its_flush() -> tuple[MemoryDisk, LogDirectory, Log]:
 
 def look_up(disk: MemoryDisk) -> int | None:
     _, log = opened(disk, boot=2)
-    found = log.offset_for_timestamp(LATER_MS, log.end)
+    found = by_time(log, LATER_MS, log.end)
     return None if found is None else found.offset
 
 
@@ -84,6 +84,6 @@ def test_a_sealed_segment_that_is_written_to_again_keeps_its_times() -> None:
     assert log.end == 1
     produce(log, batch(1, timestamp=LATER_MS))
     for _ in range(2):  # the first one reads the indexes
-        found = log.offset_for_timestamp(LATER_MS, log.end)
+        found = by_time(log, LATER_MS, log.end)
         assert found is not None
         assert found.offset == 1

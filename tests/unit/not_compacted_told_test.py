@@ -9,8 +9,8 @@ from tidelog.node.ipc.layout import WORDS_PER_SLOT, Role, Slot, Word
 from tidelog.node.log.causes import Cause
 from tidelog.node.metadata.image import BrokerView, MetadataImage, TopicView
 from tidelog.tools.reasons import Code, Known, Place, of_broker, of_partition
-from tidelog.tools.supervisor.folder import Run
 from tidelog.tools.supervisor.plan import Name
+from tidelog.tools.supervisor.runs import Run
 from tidelog.tools.supervisor.status import Seen, document
 from tidelog.tools.timeline import Entry
 from tidelog.wire.metadata_records import PartitionView, StopKind

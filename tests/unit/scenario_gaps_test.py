@@ -5,6 +5,7 @@ import pytest
 from harness.produce_raw import batch_of
 from harness.scenes import Scene
 from harness.simulated_cluster import A, B
+from tidelog.kernel.ids import Offset
 from tidelog.wire.records import place_batch
 
 
@@ -20,7 +21,7 @@ def compacted(*bases: int) -> Scene:
         place_batch(view, 0, base_offset=base, leader_epoch=0)
         replica.log.append_as_follower(cluster.now, 0, view, 0)
     assert replica.leader is not None
-    replica.leader.appended(cluster.now, replica.log.end, replica.vouched)
+    replica.leader.appended(cluster.now, Offset(replica.log.end), replica.vouched)
     return scene
 
 

@@ -45,6 +45,10 @@ RECORDS_PER_STEP = 1_000
 """A thread that looks at records lets the loop run after this many, which take 1 ms."""
 RECORDS_AT_ONCE_MAX = 2_000
 """Of all batches in one request, on the loop itself."""
+HEADERS_PER_STEP = 2_000
+"""A search by time that passes more batches lets other clients have their turn."""
+ROWS_PER_STEP = 500
+"""A request that names more partitions lets other clients have their turn."""
 RECORDS_NAMED_MAX = 10_000
 """Records at fault that one answer lists: as many as a batch of librdkafka's has by default."""
 UNPACKED_BYTES_LIGHT = 4 * MIB

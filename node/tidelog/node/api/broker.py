@@ -142,6 +142,8 @@ class Broker:
     producer_ids: ProducerIds
     storage: Storage
     aside: Aside
+    later: Callable[[Callable[[Instant], None]], None]
+    """Has something done on the loop after the requests of other clients that are there by now."""
     on_storage_failure: Callable[[TopicPartition, Exception], None]
     """Told when a partition's files could not be written or read."""
     new_uuid: Callable[[], str]

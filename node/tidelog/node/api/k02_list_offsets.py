@@ -8,12 +8,18 @@ leave a 0 there (kafka-python after 3.0.12), which Kafka lets pass.
 from collections import Counter
 from typing import Final
 
+from tidelog.kernel import limits
 from tidelog.kernel.ids import Offset
+from tidelog.kernel.steps import at_once
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Parting, Parts, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.log.log import Log
+from tidelog.node.log.looking import cost_at_once
+from tidelog.node.log.lookup import Search, TimestampOffset, ToLook, look_for
 from tidelog.node.replica.leader import Leader
+from tidelog.node.replica.replicas import Replica
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k02_list_offsets import (
     API,
@@ -21,6 +27,7 @@ from tidelog.wire.messages.k02_list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -41,25 +48,72 @@ _FIRST_VERSION: Final = {
 }
 
 
-def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    topics: list[ListOffsetsTopicResponse] = []
+def list_offsets(call: Call, request: ListOffsetsRequest) -> object | None:
+    return in_parts(call, _listed(call, request))
+
+
+def _listed(call: Call, request: ListOffsetsRequest) -> Parts:
+    turn = _Turn()
     committed = request.isolation_level == _READ_COMMITTED
+    topics: list[ListOffsetsTopicResponse] = []
     for topic in request.topics:
-        # A partition that stands twice is an error for that partition, as in Kafka.
-        named = Counter(asked.partition_index for asked in topic.partitions)
-        twice = {index for index, times in named.items() if times > 1}
-        rows = [_refusal(index, ErrorCode.INVALID_REQUEST) for index in sorted(twice)] + [
-            _list_one(call, topic.name, asked, committed=committed)
-            for asked in topic.partitions
-            if asked.partition_index not in twice
-        ]
+        once, rows = _told_apart(topic)
+        for asked in once:
+            if turn.is_over():
+                yield None
+            rows.append((yield from _list_one(call, topic.name, asked, turn, committed)))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
     return ListOffsetsResponse(topics=topics)
 
 
+def _told_apart(
+    topic: ListOffsetsTopic,
+) -> tuple[list[ListOffsetsPartition], list[ListOffsetsPartitionResponse]]:
+    """What is asked once. A partition that stands twice is an error for that partition, as in
+    Kafka.
+    """
+    named = Counter(asked.partition_index for asked in topic.partitions)
+    if len(named) == len(topic.partitions):
+        return topic.partitions, []
+    twice = {index for index, times in named.items() if times > 1}
+    once = [asked for asked in topic.partitions if asked.partition_index not in twice]
+    return once, [_refusal(index, ErrorCode.INVALID_REQUEST) for index in sorted(twice)]
+
+
+class _Turn:
+    """What may still be done before other clients have their turn."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rows = limits.ROWS_PER_STEP
+        self._records = limits.RECORDS_AT_ONCE_MAX
+
+    def is_over(self) -> bool:
+        """Asked for each row; the next turn begins where it is."""
+        is_over = self._rows == 0
+        if is_over:
+            self._begin()
+        self._rows -= 1
+        return is_over
+
+    def takes(self, batch: ToLook) -> bool:
+        """Whether the records of a batch may be looked at on the loop."""
+        cost = cost_at_once(batch.batch, batch.header)
+        if cost is None or cost > self._records:
+            return False
+        self._records -= cost
+        return True
+
+
 def _list_one(
-    call: Call, topic: str, asked: ListOffsetsPartition, *, committed: bool
-) -> ListOffsetsPartitionResponse:
+    call: Call,
+    topic: str,
+    asked: ListOffsetsPartition,
+    turn: _Turn,
+    committed: bool,  # noqa: FBT001 -- called in one place
+) -> Parting[ListOffsetsPartitionResponse]:
     index = asked.partition_index
     try:
         replica, leader = partitions.led(
@@ -70,6 +124,9 @@ def _list_one(
             if committed:
                 end = Offset(log.last_stable_offset(end))
             found = _find(log, leader, end, call.version, asked.timestamp)
+            if not isinstance(found, tuple | None):
+                found = yield from _searched(call, replica, leader, found, turn)
+                _check_known(leader, call.version, is_certain=found is not None)
     except Rejected as refused:
         return _refusal(index, refused.code)
     if found is None:
@@ -80,39 +137,56 @@ def _list_one(
     )
 
 
+def _searched(
+    call: Call, replica: Replica, leader: Leader, search: Search, turn: _Turn
+) -> Parting[TimestampOffset | None]:
+    """What the search finds; refused where the partition is not led here any more."""
+    found: TimestampOffset | None = None
+    while True:
+        try:
+            wanted = search.send(found)
+        except StopIteration as end:
+            answer: TimestampOffset | None = end.value
+            return answer
+        if wanted is not None and turn.takes(wanted):
+            found = at_once(look_for(wanted))
+            continue
+        found = yield None if wanted is None else look_for(wanted)
+        if replica.leader is not leader or call.broker.replicas.get(replica.key) is not replica:
+            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
 def _find(
     log: Log, leader: Leader, end: Offset, version: int, timestamp: int
-) -> tuple[int, int, int] | None:
+) -> tuple[int, int, int] | Search | None:
     """Timestamp, offset and its leader epoch, of what lies below `end`; None where there is no such
     record."""
     if version < _FIRST_VERSION.get(timestamp, 0):
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
-    is_certain = leader.high_watermark >= leader.epoch_start
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return (-1, log.start, max(0, log.epochs.epoch_at(log.start)))
     if timestamp in {LATEST_TIERED, EARLIEST_NOT_TIERED}:
         return None
     if timestamp == LATEST:
-        found: tuple[int, int, int] | None = (-1, end, leader.epoch)
-    else:
-        found = _by_time(log, timestamp, end)
-        is_certain = is_certain or found is not None
-    if not is_certain:
-        # Readable before the election was perhaps more than we know now: an end must not go back.
-        raise Rejected(
-            ErrorCode.OFFSET_NOT_AVAILABLE
-            if version >= _NOT_AVAILABLE_VERSION
-            else ErrorCode.LEADER_NOT_AVAILABLE
-        )
-    return found
-
-
-def _by_time(log: Log, timestamp: int, end: Offset) -> tuple[int, int, int] | None:
+        _check_known(leader, version, is_certain=False)
+        return (-1, end, leader.epoch)
     if timestamp == MAX_TIMESTAMP:
         return log.offset_of_max_timestamp(end)
     if timestamp < 0:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
     return log.offset_for_timestamp(timestamp, end)
+
+
+def _check_known(leader: Leader, version: int, *, is_certain: bool) -> None:
+    """Refused where what was readable before the election was perhaps more than we know now: an
+    end must not go back."""
+    if is_certain or leader.high_watermark >= leader.epoch_start:
+        return
+    raise Rejected(
+        ErrorCode.OFFSET_NOT_AVAILABLE
+        if version >= _NOT_AVAILABLE_VERSION
+        else ErrorCode.LEADER_NOT_AVAILABLE
+    )
 
 
 def _refusal(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:

@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 
 from tidelog.kernel import limits
 from tidelog.kernel.ids import Partition
-from tidelog.kernel.limits import KIB
 from tidelog.kernel.steps import Pace, Steps, at_once
 from tidelog.node.api.call import Call
-from tidelog.node.log.looking import Allowance
+from tidelog.node.log.looking import Allowance, cost_at_once
 from tidelog.node.log.recompress import recompressed
 from tidelog.node.log.validation import (
     BatchRules,
@@ -20,17 +19,12 @@ from tidelog.node.log.validation import (
     validate_in_steps,
     validate_produced,
 )
-from tidelog.wire.codecs import Codec, decompress
-from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, Rejected, WireError
+from tidelog.wire.codecs import Codec
+from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, Rejected
 from tidelog.wire.messages.k00_produce import PartitionProduceData, ProduceRequest
 from tidelog.wire.records import HEADER_BYTES, BatchHeader, read_header
 
 _ZSTD_VERSION: Final = 7
-_PACKED_AT_ONCE_MAX: Final = 4 * KIB
-_UNPACKED_AT_ONCE_MAX: Final = 64 * KIB
-"""A compressed batch that is no larger than these is looked at on the loop."""
-_PACKED_COUNTS_AS: Final = 100
-"""To unpack a batch on the loop takes as long as to look at so many records."""
 
 
 class Batch(NamedTuple):
@@ -91,20 +85,7 @@ def _cost(records: memoryview, rules: BatchRules) -> int | None:
         return None
     if not needs_look(header, rules) or bits > max(Codec):
         return 0  # of an unknown codec it is refused for that
-    count = max(0, header.record_count)
-    return count if bits == Codec.NONE else _cost_of_packed(records, Codec(bits), count)
-
-
-def _cost_of_packed(records: memoryview, codec: Codec, count: int) -> int | None:
-    if len(records) > _PACKED_AT_ONCE_MAX:
-        return None
-    try:
-        decompress(codec, records[HEADER_BYTES:], limit=_UNPACKED_AT_ONCE_MAX)
-    except Rejected:
-        return None
-    except WireError:
-        return 0  # it is refused for that
-    return count + _PACKED_COUNTS_AS
+    return cost_at_once(records, header)
 
 
 def make_ready(work: Sequence[Work]) -> Steps[Ready]:

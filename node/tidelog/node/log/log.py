@@ -18,7 +18,7 @@ from tidelog.node.log.contracts import Appended, FileSlice, LogKeeper, LogName
 from tidelog.node.log.dirty import Dirty
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.epochs import EpochCache
-from tidelog.node.log.lookup import TimestampOffset, first_at_or_after, largest, slice_of
+from tidelog.node.log.lookup import LogRange, Search, first_at_or_after, largest, slice_of
 from tidelog.node.log.marks import ClosedLog
 from tidelog.node.log.producers import Producers
 from tidelog.node.log.recovery import Loaded, load_closed, load_producers
@@ -372,16 +372,16 @@ class Log:
         """What was aborted of the bytes that `read` found for an offset, below a limit."""
         return aborted_in(self._directory, self._opened(), offset, found, limit)
 
-    def offset_for_timestamp(self, timestamp: int, limit: int) -> TimestampOffset | None:
-        """The first record of that time or later below `limit`."""
-        if self.start >= limit:
-            return None
-        return first_at_or_after(self._opened(), timestamp, start=self.start, limit=limit)
+    def offset_for_timestamp(self, timestamp: int, limit: int) -> Search:
+        """Search the first record of that time or later below `limit`."""
+        return first_at_or_after(self._range, timestamp, limit)
 
-    def offset_of_max_timestamp(self, limit: int) -> TimestampOffset | None:
-        """The first record with the largest timestamp below `limit`."""
-        beyond = self.start >= limit
-        return None if beyond else largest(self._opened(), start=self.start, limit=limit)
+    def offset_of_max_timestamp(self, limit: int) -> Search:
+        """Search the first record with the largest timestamp below `limit`."""
+        return largest(self._range, limit)
+
+    def _range(self) -> LogRange:
+        return LogRange(self._opened(), self.start)
 
     # -- retention and compaction
 

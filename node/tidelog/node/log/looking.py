@@ -20,6 +20,11 @@ from tidelog.wire.records import (
 
 _NO_TIMESTAMP: Final = -1
 _TIMESTAMP_MAX: Final = 2**63 - 1
+_PACKED_AT_ONCE_MAX: Final = 4 * limits.KIB
+_UNPACKED_AT_ONCE_MAX: Final = 64 * limits.KIB
+"""A compressed batch that is no larger than these is looked at on the loop."""
+_PACKED_COUNTS_AS: Final = 100
+"""To unpack a batch on the loop takes as long as to look at so many records."""
 
 
 class Allowance:
@@ -54,6 +59,24 @@ class Allowance:
                 "after they are recompressed",
             )
         self.packed_bytes -= size
+
+
+def cost_at_once(batch: memoryview, header: BatchHeader) -> int | None:
+    """How many records must be read to look at a batch; None where it is not known to be little,
+    for a thread is to do that.
+    """
+    count = max(0, header.record_count)
+    if header.codec_bits == Codec.NONE:
+        return count
+    if len(batch) > _PACKED_AT_ONCE_MAX:
+        return None
+    try:
+        records_of(header, batch, limit=_UNPACKED_AT_ONCE_MAX)
+    except Rejected:
+        return None
+    except WireError:
+        return 0  # it cannot be read, which is soon found
+    return count + _PACKED_COUNTS_AS
 
 
 def unpacked(

@@ -1,15 +1,30 @@
-"""Offsets by timestamp over the segments of one log, and ranges of one of them."""
+"""Offsets by timestamp over the segments of one log, and ranges of one of them.
 
-from collections.abc import Callable
-from typing import NamedTuple
+A search may have to pass many batches, and look at the records of some whose headers promise more
+than they hold. So it is a generator that a caller drives: it yields None where others should have
+their turn, and a `ToLook` where records must be read, which the caller may have done in a thread.
+Between two steps the log may change, so a search knows offsets only, never segments.
+"""
 
+from bisect import bisect_left
+from collections.abc import Callable, Generator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from tidelog.kernel import limits
 from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.steps import Pace, Steps
 from tidelog.node.log.contracts import FileSlice
 from tidelog.node.log.epochs import EpochCache
-from tidelog.node.log.segment import Segment
+from tidelog.node.log.looking import Allowance, unpacked
+from tidelog.node.log.segment import NEVER, Segment
 from tidelog.node.log.segments import SegmentList
 from tidelog.wire.errors import Rejected, WireError
-from tidelog.wire.records import BatchHeader, Record, iterate_records
+from tidelog.wire.records import BatchHeader, iterate_plain
+
+_TIMESTAMP_MAX: Final = 2**63 - 1
+_COLD_SEGMENT_COUNTS_AS: Final = 200
+"""To read the indexes of a segment takes as long as to pass so many batches."""
 
 
 class TimestampOffset(NamedTuple):
@@ -18,83 +33,209 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def first_at_or_after(
-    segments: SegmentList, timestamp: int, *, start: int, limit: int
-) -> TimestampOffset | None:
-    """The first record of that time or later, from `start` on and below `limit`."""
-    for segment in segments.from_offset(start):
-        if segment.base >= limit:
-            return None
-        if segment.largest_timestamp() < timestamp:
+class ToLook(NamedTuple):
+    """A batch whose header says that it holds a record of some time or later."""
+
+    batch: memoryview
+    header: BatchHeader
+    timestamp: int
+    start: int
+    """Records below this offset do not count."""
+    allowance: Allowance
+    """All batches that one search looks at share it."""
+
+
+Search = Generator[ToLook | None, TimestampOffset | None, TimestampOffset | None]
+"""It is sent what `look_for` found in the batch that it yielded."""
+
+
+class LogRange(NamedTuple):
+    """A log as it is when a search goes on: its segments, and the first offset that is searched."""
+
+    segments: SegmentList
+    start: int
+
+
+def first_at_or_after(now: Callable[[], LogRange], timestamp: int, limit: int) -> Search:
+    """The first record of that time or later below `limit`."""
+    at, allowance = 0, Allowance()
+    while (at := max(at, (log := now()).start)) < limit:
+        passed = _next_batch(log.segments, timestamp, at, limit)
+        if isinstance(passed, int):
+            at = passed
+            if at < limit:
+                yield None
             continue
-        found = _first_in(segments.holding(segment.base), timestamp, start)
+        batch, header = passed
+        found = yield ToLook(batch, header, timestamp, at, allowance)
         if found is not None:
             return found if found.offset < limit else None
+        at = header.next_offset
     return None
 
 
-def _first_in(segment: Segment, timestamp: int, start: int) -> TimestampOffset | None:
+def _next_batch(
+    segments: SegmentList, timestamp: int, start: int, limit: int
+) -> tuple[memoryview, BatchHeader] | int:
+    """The next batch that says it reaches the timestamp, or the offset to go on from: a larger one
+    than `start`, `limit` where there is none.
+    """
+    left = limits.HEADERS_PER_STEP
+    for segment in segments.from_offset(start):
+        if segment.base >= limit:
+            return limit
+        if left <= 0:
+            return segment.base
+        left -= _cost(segment)
+        if segment.largest_timestamp() >= timestamp and segment.end > start:
+            return _next_in(segments.holding(segment.base), timestamp, start, limit)
+    return limit
+
+
+def _cost(segment: Segment) -> int:
+    """Of asking it for its largest timestamp, in batches passed."""
+    return 1 if segment.max_timestamp != NEVER else _COLD_SEGMENT_COUNTS_AS
+
+
+def _next_in(
+    segment: Segment, timestamp: int, start: int, limit: int
+) -> tuple[memoryview, BatchHeader] | int:
     segment.load_indexes()
-    at = segment.locate(segment.base + segment.times.start_for(timestamp))
-    for position, header in segment.headers_from(at):
-        if header.max_timestamp < timestamp or header.last_offset < start:
-            continue
-        found = _first_record(
-            segment.batch_at(position, header),
-            header,
-            lambda record: record.timestamp >= timestamp and record.offset >= start,
-        )
-        if found is not None:
-            return found
-    return None
+    position = max(_lowest_position(segment, timestamp), segment.locate(start))
+    for at, header in islice(segment.headers_from(position), limits.HEADERS_PER_STEP):
+        if header.base_offset >= limit:
+            return limit
+        if header.max_timestamp >= timestamp:
+            return segment.batch_at(at, header), header
+        start = header.next_offset
+    return start if segment.locate(start) < segment.size else segment.end
 
 
-def largest(segments: SegmentList, *, start: int, limit: int) -> TimestampOffset | None:
-    """The first record that carries the largest timestamp, from `start` on and below `limit`."""
-    below = [segment for segment in segments.from_offset(start) if segment.base < limit]
-    best: TimestampOffset | None = None
-    for segment in sorted(below, key=lambda one: (-one.largest_timestamp(), one.base)):
-        if best is not None and segment.largest_timestamp() <= best.timestamp:
+def _lowest_position(segment: Segment, timestamp: int) -> int:
+    """No batch that lies before this position in the file reaches the timestamp.
+
+    Each time a segment gets an entry of its offset index, it gets one of its time index if the
+    largest timestamp has risen since the last. So where that rose to the timestamp, it did so
+    behind the last offset entry before the batch that the time entry names.
+    """
+    times = segment.times
+    after = bisect_left(times.timestamps, timestamp)
+    reached = times.offsets[after] if after < len(times) else segment.end - segment.base
+    return segment.offsets.start_for(reached - 1)
+
+
+def largest(now: Callable[[], LogRange], limit: int) -> Search:
+    """The first record that carries the largest timestamp below `limit`."""
+    if now().start >= limit:
+        return None
+    best: BatchHeader | None = None
+    for timestamp, base in (yield from _by_largest(now, limit)):
+        if best is not None and timestamp <= best.max_timestamp:
             break
-        found = _largest_in(segments.holding(segment.base), start, limit)
-        if found is not None and (best is None or found.timestamp > best.timestamp):
+        found = yield from _largest_in(now, base, limit)
+        if found is not None and (best is None or found.max_timestamp > best.max_timestamp):
             best = found
+    return None if best is None else (yield from _first_of(now, best))
+
+
+def _first_of(now: Callable[[], LogRange], best: BatchHeader) -> Search:
+    """The first record that carries the largest timestamp of its batch."""
+    segments, start = now()
+    segment = segments.holding(best.base_offset)
+    found: TimestampOffset | None = None
+    for position, header in islice(segment.headers_from(segment.locate(best.base_offset)), 1):
+        if header.base_offset == best.base_offset:  # else it is gone meanwhile
+            batch = segment.batch_at(position, header)
+            found = yield ToLook(batch, header, header.max_timestamp, start, Allowance())
+    return found or TimestampOffset(
+        best.max_timestamp, max(start, best.base_offset), best.partition_leader_epoch
+    )
+
+
+def _by_largest(
+    now: Callable[[], LogRange], limit: int
+) -> Generator[None, TimestampOffset | None, list[tuple[int, int]]]:
+    """The largest timestamp and the base of each segment below `limit`, the largest first."""
+    found: list[tuple[int, int]] = []
+    at = now().start
+    while True:
+        left = limits.HEADERS_PER_STEP
+        for segment in now().segments.from_offset(at):
+            if segment.base >= limit:
+                return sorted(found, key=lambda one: (-one[0], one[1]))
+            if left <= 0:
+                break
+            left -= _cost(segment)
+            found.append((segment.largest_timestamp(), segment.base))
+            at = max(at, segment.end)
+        else:
+            return sorted(found, key=lambda one: (-one[0], one[1]))
+        yield None
+
+
+def _largest_in(
+    now: Callable[[], LogRange], base: int, limit: int
+) -> Generator[None, TimestampOffset | None, BatchHeader | None]:
+    """The header of the batch with the largest timestamp, of what a segment has below `limit`."""
+    best: BatchHeader | None = None
+    at = -1
+    while at < limit:
+        segments, start = now()
+        segment = segments.holding(max(base, start))
+        if segment.base != base:
+            break  # it is gone meanwhile
+        if at < 0:
+            segment.load_indexes()
+            at = _largest_from(segment, limit)
+        best, at = _larger(segment, max(at, start), limit, best)
+        if at < limit:
+            yield None
     return best
 
 
-def _largest_in(segment: Segment, start: int, limit: int) -> TimestampOffset | None:
-    segment.load_indexes()
-    best: tuple[int, BatchHeader] | None = None
-    # Nothing before that entry's batch has a larger timestamp than it.
-    at = segment.locate(segment.base + segment.times.last_below(limit - segment.base))
-    for position, header in segment.headers_from(at):
+def _larger(
+    segment: Segment, at: int, limit: int, best: BatchHeader | None
+) -> tuple[BatchHeader | None, int]:
+    """The best of the next batches, and the offset to go on from; `limit` where that is over."""
+    for _, header in islice(segment.headers_from(segment.locate(at)), limits.HEADERS_PER_STEP):
         if header.base_offset >= limit:
-            break
-        if header.last_offset < start or header.max_timestamp < 0:
-            continue
-        if best is None or header.max_timestamp > best[1].max_timestamp:
-            best = position, header
-    if best is None:
-        return None
-    position, header = best
-    return _first_record(
-        segment.batch_at(position, header),
-        header,
-        lambda record: record.timestamp >= header.max_timestamp,
-    ) or TimestampOffset(header.max_timestamp, header.base_offset, header.partition_leader_epoch)
+            return best, limit
+        at = header.next_offset
+        if header.max_timestamp > (NEVER if best is None else best.max_timestamp):
+            best = header
+            if best.max_timestamp >= segment.max_timestamp:
+                return best, limit
+    return best, at if segment.locate(at) < segment.size else limit
 
 
-def _first_record(
-    batch: memoryview, header: BatchHeader, wanted: Callable[[Record], bool]
-) -> TimestampOffset | None:
+def _largest_from(segment: Segment, limit: int) -> int:
+    """An offset of the first batch that may have the largest timestamp of those below `limit`."""
+    relative = segment.max_timestamp_offset
+    if segment.base + relative >= limit:
+        # Nothing before that entry's batch has a larger timestamp than it.
+        relative = segment.times.last_below(limit - segment.base)
+    return segment.base + relative
+
+
+def look_for(asked: ToLook) -> Steps[TimestampOffset | None]:
+    """The first record of the batch that has the time, None where its header said more than is so.
+
+    The batch as a whole is the answer where its records cannot be read, or are too many.
+    """
+    batch, header, timestamp, start, allowance = asked
     epoch = header.partition_leader_epoch
+    whole = TimestampOffset(header.max_timestamp, max(start, header.base_offset), epoch)
     try:
-        for record in iterate_records(batch):
-            if wanted(record):
+        allowance.take_records(header.record_count)
+        limit = limits.DECOMPRESSED_BATCH_BYTES_MAX
+        plain = yield from unpacked(batch, header, allowance, limit)
+        for index, record in enumerate(iterate_plain(header, plain), 1):
+            if timestamp <= record.timestamp <= _TIMESTAMP_MAX and record.offset >= start:
                 return TimestampOffset(record.timestamp, record.offset, epoch)
+            if not index % limits.RECORDS_PER_STEP:
+                yield Pace.GO_ON
     except (WireError, Rejected):
-        # Its producer wrote records nobody can read: the batch as a whole is the answer.
-        return TimestampOffset(header.max_timestamp, header.base_offset, epoch)
+        return whole
     return None
 
 

@@ -6,7 +6,7 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from tidelog.kernel import limits
@@ -143,6 +143,7 @@ class BrokerProcess:
             producer_ids=ProducerIds(self._link.allocate_producer_ids),
             storage=self._storage,
             aside=Aside(loop),
+            later=lambda then: _soon(loop, then),
             on_storage_failure=self._on_storage_failure,
             new_uuid=lambda: str(uuid.uuid4()),
             someone_left=self._neighbours.someone_left,
@@ -581,3 +582,7 @@ def _placed(launch: BrokerLaunch) -> dict[str, str]:
         "node.id": str(launch.broker_id),
         "process.roles": "broker",
     }
+
+
+def _soon(loop: asyncio.AbstractEventLoop, then: Callable[[Instant], None]) -> None:
+    loop.call_soon(lambda: then(Instant(time.monotonic_ns())))

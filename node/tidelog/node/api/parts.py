@@ -1,0 +1,80 @@
+"""Requests that may take long: done in parts, with other clients' requests in between.
+
+A handler is written as a generator. What it yields says what it waits for: None for its next turn
+on the loop, or work that is done in a thread, whose result it is sent. What it returns is its
+answer.
+"""
+
+from collections.abc import Generator
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from tidelog.kernel.instant import Instant
+from tidelog.kernel.steps import Steps
+from tidelog.node.api.call import Call
+from tidelog.node.api.registry import NO_ANSWER
+from tidelog.node.net.client import CloseConnectionError
+from tidelog.wire.errors import REQUEST_FAULTS
+
+_T = TypeVar("_T")
+Parting = Generator[Steps[Any] | None, Any, _T]
+"""Some of the parts of a request."""
+Parts = Parting[object]
+
+
+def in_parts(call: Call, parts: Parts) -> object | None:
+    """What a handler returns: the answer where the first part gives it, as nearly always."""
+    try:
+        wanted = next(parts)
+    except StopIteration as end:
+        answer: object | None = end.value
+        return answer
+    call.hold()
+    _wait(call, parts, wanted)
+    return None
+
+
+def _wait(call: Call, parts: Parts, wanted: Steps[Any] | None) -> None:
+    go_on = call.later(partial(_go_on, call, parts))
+    if wanted is None:
+        call.broker.later(lambda now: go_on(now, None))
+    else:
+        call.broker.aside(_faults_caught(wanted), go_on)
+
+
+class _Fault(NamedTuple):
+    """What the work in a thread raised; the handler gets it where it waits for the result."""
+
+    error: Exception
+
+
+def _faults_caught(work: Steps[Any]) -> Steps[Any]:
+    """A fault in a client's bytes ends the request, and not the thread's loop."""
+    try:
+        return (yield from work)
+    except REQUEST_FAULTS as error:
+        return _Fault(error)
+
+
+def _go_on(call: Call, parts: Parts, now: Instant, result: object) -> None:
+    if call.abandoned:
+        parts.close()
+        return
+    call.now = now
+    try:
+        wanted = parts.throw(result.error) if isinstance(result, _Fault) else parts.send(result)
+    except StopIteration as end:
+        _end(call, end.value)
+    except CloseConnectionError as error:
+        call.client.close(str(error))
+    else:
+        _wait(call, parts, wanted)
+
+
+def _end(call: Call, answer: object | None) -> None:
+    """None where the handler answers later."""
+    call.release()
+    if answer is NO_ANSWER:
+        call.no_answer()
+    elif answer is not None:
+        call.answer(answer)
