@@ -22,7 +22,7 @@ from tidelog.node.log.lookup import LogRange, Search, first_at_or_after, largest
 from tidelog.node.log.marks import ClosedLog
 from tidelog.node.log.producers import Producers
 from tidelog.node.log.recovery import Loaded, load_closed, load_producers
-from tidelog.node.log.rolling import RollLimits
+from tidelog.node.log.rolling import FAR_GAP, RollLimits
 from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import SegmentList, make_segment
 from tidelog.node.log.settings import LogSettings
@@ -283,16 +283,20 @@ class Log:
     def _roll_far(self, now_ms: int, first: int) -> Segment:
         """Begin a segment so far behind the end of the log that no index could span the gap.
 
-        Everything before the gap is forced to disk first, which blocks: if a power loss could take
-        it, a start would take what is missing for a part of the gap.
+        Everything before the gap is forced to disk first, and so is the name of the new segment. If
+        a power loss could take either, a start would take what is missing for a part of the gap.
         """
-        segments = self._opened()
-        for segment in segments.from_offset(self.recovery_point):
+        self._force_all()
+        segment = self._begin_segment(now_ms, first)
+        self._directory.sync()
+        return segment
+
+    def _force_all(self) -> None:
+        """Force all of the log's bytes and names to disk. This blocks."""
+        for segment in self._opened().from_offset(self.recovery_point):
             segment.file.sync()
         self._directory.sync()
         self._directory.parent.sync()
-        self._begin_segment(now_ms, first)
-        return segments.active
 
     def _limits_of(self, active: Segment) -> RollLimits:
         limits = self._limits
@@ -317,7 +321,12 @@ class Log:
         lies behind a gap: a start tells from adjoining segments that none is missing."""
         active = self._opened().active
         self._now_ms = now_ms
-        return self._begin_segment(now_ms, self.end) if active.size else active
+        if not active.size:
+            return active
+        if self.end - active.base > FAR_GAP:
+            # If a power loss left this segment empty, a start would take it for a far gap.
+            self._force_all()
+        return self._begin_segment(now_ms, self.end)
 
     def _begin_segment(self, now_ms: int, base: int) -> Segment:
         segments = self._opened()

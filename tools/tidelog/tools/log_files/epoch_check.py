@@ -60,9 +60,24 @@ def _compare(said: EpochCache, from_batches: EpochCache, span: Span) -> str | No
     found, written = said.entries(), from_batches.entries()
     if found and found[-1][1] == span.end:
         found.pop()  # who became leader and wrote nothing yet stands in this file only
+    if _begins_in_a_gap(found, written, span):
+        found = found[1:]
     if found != written and not _reaches_back(found, written, span):
         return f"says (epoch, from) {found}, the batches {written}"
     return None
+
+
+def _begins_in_a_gap(
+    found: list[tuple[int, int]], written: list[tuple[int, int]], span: Span
+) -> bool:
+    """Whether the log begins in a gap that compaction left. The first epoch then stands for the
+    offsets of the gap, and none of its batches is left."""
+    return (
+        found[:1] != written[:1]
+        and bool(found and written)
+        and found[0][1] <= span.start < written[0][1]
+        and found[0][0] < written[0][0]
+    )
 
 
 def _reaches_back(found: list[tuple[int, int]], written: list[tuple[int, int]], span: Span) -> bool:
