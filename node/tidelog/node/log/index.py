@@ -82,15 +82,23 @@ class OffsetIndex:
         self.offsets.append(offset)
         self.positions.append(position)
 
+    def last_at_or_below(self, offset: int) -> int:
+        """The number of the last entry whose offset is not above one; -1 where there is none."""
+        return bisect_right(self.offsets, offset) - 1
+
+    def last_in_front_of(self, position: int) -> int:
+        """The number of the last entry whose position is not above one; -1 where there is none."""
+        return bisect_right(self.positions, position) - 1
+
     def start_for(self, offset: int) -> int:
         """Where to start looking for the batch with that offset: a batch begins there."""
-        after = bisect_right(self.offsets, offset)
-        return self.positions[after - 1] if after else 0
+        at = self.last_at_or_below(offset)
+        return self.positions[at] if at >= 0 else 0
 
     def batch_start_at_or_below(self, position: int) -> int:
         """The last known start of a batch not above that position."""
-        after = bisect_right(self.positions, position)
-        return self.positions[after - 1] if after else 0
+        at = self.last_in_front_of(position)
+        return self.positions[at] if at >= 0 else 0
 
     def cut_from(self, position: int) -> None:
         """Forget batches that start there or above."""
@@ -158,15 +166,13 @@ class TimeIndex:
             self.timestamps.append(timestamp)
             self.offsets.append(offset)
 
-    def start_for(self, timestamp: int) -> int:
-        """A relative offset below which no batch reaches that timestamp."""
-        after = bisect_left(self.timestamps, timestamp)
-        return self.offsets[after - 1] if after else 0
+    def last_earlier(self, timestamp: int) -> int:
+        """The number of the last entry with a smaller timestamp; -1 where there is none."""
+        return bisect_left(self.timestamps, timestamp) - 1
 
     def last_below(self, offset: int) -> int:
-        """The relative offset of the last entry below one; 0 where there is none."""
-        after = bisect_left(self.offsets, offset)
-        return self.offsets[after - 1] if after else 0
+        """The number of the last entry with a smaller offset; -1 where there is none."""
+        return bisect_left(self.offsets, offset) - 1
 
     def last(self) -> tuple[int, int]:
         """The largest timestamp with its offset; (-1, 0) of an empty index."""

@@ -6,7 +6,6 @@ their turn, and a `ToLook` where records must be read, which the caller may have
 Between two steps the log may change, so a search knows offsets only, never segments.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Generator
 from itertools import islice
 from typing import Final, NamedTuple
@@ -100,8 +99,7 @@ def _cost(segment: Segment) -> int:
 def _next_in(
     segment: Segment, timestamp: int, start: int, limit: int
 ) -> tuple[memoryview, BatchHeader] | int:
-    segment.load_indexes()
-    position = max(_lowest_position(segment, timestamp), segment.locate(start))
+    position = max(segment.start_for_time(timestamp), segment.locate(start))
     for at, header in islice(segment.headers_from(position), limits.HEADERS_PER_STEP):
         if header.base_offset >= limit:
             return limit
@@ -109,19 +107,6 @@ def _next_in(
             return segment.batch_at(at, header), header
         start = header.next_offset
     return start if segment.locate(start) < segment.size else segment.end
-
-
-def _lowest_position(segment: Segment, timestamp: int) -> int:
-    """No batch that lies before this position in the file reaches the timestamp.
-
-    Each time a segment gets an entry of its offset index, it gets one of its time index if the
-    largest timestamp has risen since the last. So where that rose to the timestamp, it did so
-    behind the last offset entry before the batch that the time entry names.
-    """
-    times = segment.times
-    after = bisect_left(times.timestamps, timestamp)
-    reached = times.offsets[after] if after < len(times) else segment.end - segment.base
-    return segment.offsets.start_for(reached - 1)
 
 
 def largest(now: Callable[[], LogRange], limit: int) -> Search:
@@ -185,8 +170,7 @@ def _largest_in(
         if segment.base != base:
             break  # it is gone meanwhile
         if at < 0:
-            segment.load_indexes()
-            at = _largest_from(segment, limit)
+            at = segment.first_for_largest(limit)
         best, at = _larger(segment, max(at, start), limit, best)
         if at < limit:
             yield None
@@ -206,15 +190,6 @@ def _larger(
             if best.max_timestamp >= segment.max_timestamp:
                 return best, limit
     return best, at if segment.locate(at) < segment.size else limit
-
-
-def _largest_from(segment: Segment, limit: int) -> int:
-    """An offset of the first batch that may have the largest timestamp of those below `limit`."""
-    relative = segment.max_timestamp_offset
-    if segment.base + relative >= limit:
-        # Nothing before that entry's batch has a larger timestamp than it.
-        relative = segment.times.last_below(limit - segment.base)
-    return segment.base + relative
 
 
 def look_for(asked: ToLook) -> Steps[TimestampOffset | None]:

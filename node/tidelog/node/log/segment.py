@@ -2,7 +2,8 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory, File, Held, Syncable
@@ -26,6 +27,8 @@ POSITION_MAX = 2**31 - 1
 """In an index entry. Compaction may make a segment of the largest size a little larger: what lies
 beyond has no entries, and is found by walking from the last one."""
 WALK_BYTES = 8192
+TIME_WALK_BYTES = 64 * 1024
+"""So much may be walked because the offset in an entry of the time index may be wrong."""
 NEVER = -1
 
 
@@ -181,6 +184,10 @@ class Segment:
         self.offsets.cut_from(position)
         self.times.cut_from(end - self.base)
         self.aborted.cut_from(end)
+        try:
+            self._check_last_entries()
+        except CorruptError:
+            self.rebuild_indexes(interval)
         self.resume(interval)
 
     def held(self) -> Held | None:
@@ -236,8 +243,7 @@ class Segment:
         return self._locate_in_file(offset)
 
     def _locate_in_file(self, offset: int) -> int:
-        self.load_indexes()
-        start = self.offsets.start_for(offset - self.base)
+        start = self._known_start(lambda: self.offsets.last_at_or_below(offset - self.base))
         for position, header in self.headers_from(start):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position
@@ -248,8 +254,70 @@ class Segment:
         recent = self._recent_positions
         if recent and position >= recent[0]:
             return recent[bisect_right(recent, position) - 1]
+        return self._known_start(lambda: self.offsets.last_in_front_of(position))
+
+    def _known_start(self, number: Callable[[], int]) -> int:
+        """Where the batch begins that the entry of this number names; 0 where it is negative.
+
+        Each entry is compared with its batch when it is used: a wrong one would make readers skip
+        records. Then the indexes are made again, and the number is asked for again.
+        """
         self.load_indexes()
-        return self.offsets.batch_start_at_or_below(position)
+        if not self._is_true(number()):
+            self.rebuild_indexes()
+        at = number()
+        return self.offsets.positions[at] if at >= 0 else 0
+
+    def _is_true(self, at: int) -> bool:
+        if at < 0:
+            return True
+        with suppress(CorruptError):
+            header = self.header_at(self.offsets.positions[at])
+            return header.last_offset == self.base + self.offsets.offsets[at]
+        return False
+
+    def start_for_time(self, timestamp: int) -> int:
+        """A position before which no batch reaches that timestamp.
+
+        Each time a segment gets an entry of its offset index, it gets one of its time index if the
+        largest timestamp has risen since the last. So where that rose to the timestamp, it did so
+        behind the last offset entry before the batch that the time entry names. The entries on both
+        sides are compared with their batches. A wrong offset may be that of another batch of the
+        same time, so where that costs little, the walk begins one entry earlier.
+        """
+        self.load_indexes()
+        after = self.times.last_earlier(timestamp) + 1
+        if not (self._is_true_of_time(after - 1) and self._is_true_of_time(after)):
+            self.rebuild_indexes()
+            after = self.times.last_earlier(timestamp) + 1
+        early = self._before(after - 1)
+        offsets = self.times.offsets
+        reached = offsets[after] if after < len(offsets) else self.end - self.base
+        late = self._known_start(lambda: self.offsets.last_at_or_below(reached - 1))
+        return early if late - early <= TIME_WALK_BYTES else late
+
+    def first_for_largest(self, limit: int) -> int:
+        """An offset at or before the first batch that may have the largest timestamp of those below
+        `limit`. As above: nothing before an entry's batch has a larger timestamp than it, and the
+        entry before that one says where to begin."""
+        self.load_indexes()
+        at = self.times.last_below(limit - self.base)
+        return self.base + (self.times.offsets[at - 1] if at > 0 else 0)
+
+    def _before(self, at: int) -> int:
+        """Where the batch begins of the entry before that number in the time index."""
+        return self.locate(self.base + self.times.offsets[at - 1]) if at > 0 else 0
+
+    def _is_true_of_time(self, at: int) -> bool:
+        """Whether the entry of that number, if there is one, is as its batch says."""
+        if not 0 <= at < len(self.times):
+            return True
+        offset = self.base + self.times.offsets[at]
+        position = self.locate(offset)
+        if position >= self.size:
+            return False
+        header = self.header_at(position)
+        return (header.last_offset, header.max_timestamp) == (offset, self.times.timestamps[at])
 
     def end_before(self, position: int) -> int:
         """The offset at which the last batch before a position ends."""
@@ -315,7 +383,22 @@ class Segment:
         self._indexes_loaded = True
 
     def _check_indexes(self) -> None:
-        """The last entries must be true; nobody but a damaged disk changes those before."""
+        """The last entries must be true, for they say how late the segment is; those before are
+        compared with their batches when they are used."""
+        self._check_last_entries()
+        if not len(self.times) and self._has_timestamps():
+            raise CorruptError(file=self.times.file.name, position=0, reason="lacks timestamps")
+        self.max_timestamp, self.max_timestamp_offset = self.times.last()
+
+    def _has_timestamps(self) -> bool:
+        """Whether the first or the last batch has one; some batches may have none."""
+        if not self.size:
+            return False
+        start = self.offsets.positions[-1] if len(self.offsets) else 0
+        *_, (_, last) = self.headers_from(start)
+        return self.header_at(0).max_timestamp >= 0 or last.max_timestamp >= 0
+
+    def _check_last_entries(self) -> None:
         if len(self.offsets):
             header = self.header_at(self.offsets.positions[-1])
             if header.last_offset != self.base + self.offsets.offsets[-1]:
@@ -323,16 +406,13 @@ class Segment:
                     file=self.offsets.file.name, position=0, reason="points at another batch"
                 )
         timestamp, relative = self.times.last()
-        if not self._is_timestamp_of(self.base + relative, timestamp):
+        if len(self.times) and not self._is_timestamp_of(self.base + relative, timestamp):
             raise CorruptError(
                 file=self.times.file.name, position=0, reason="names another timestamp"
             )
-        self.max_timestamp, self.max_timestamp_offset = timestamp, relative
 
     def _is_timestamp_of(self, offset: int, timestamp: int) -> bool:
         """Whether a batch ends with that offset and has that largest timestamp."""
-        if timestamp == NEVER:  # an empty index: right if no record is stamped
-            return not self.size or self.header_at(0).max_timestamp == NEVER
         for _, header in self.headers_from(self.offsets.start_for(offset - self.base)):
             if header.last_offset >= offset:
                 return header.last_offset == offset and header.max_timestamp == timestamp
