@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from harness.log_batches import NOW, NOW_MS, TOPIC_ID, batch, open_logs, produce, result_of
+from harness.log_transactions import Writer, read_committed
 from harness.memory_disk import MemoryDirectory, MemoryDisk
 from tidelog.node.log.log import Log
 from tidelog.node.log.marks import MARK_NAME, LastStop
@@ -16,6 +17,7 @@ from tidelog.wire.records import iterate_batches, iterate_records, place_batch
 SETTINGS = LogSettings(segment_bytes=9_000, index_interval_bytes=400)
 FLIPS = 30
 LOGS = 4
+PRODUCERS = 3
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +34,13 @@ class Written:
         """Where each batch ends."""
         logs = open_logs(self.disk.directory(), settings=SETTINGS)
         log = logs.create("t", 0, TOPIC_ID, SETTINGS)
+        self.write(log, rng)
+        logs.close_clean({log.name.key: log.end})
+        self.disk.kill()
+        self.left = {name: bytes(self.place.content(name)) for name in self.place.names()}
+        self.mark = bytes(self.disk.directory().content(MARK_NAME))
+
+    def write(self, log: Log, rng: Random) -> None:
         gaps = rng.random() < 0.5
         for _ in range(90):
             count = rng.randint(1, 4)
@@ -46,10 +55,6 @@ class Written:
             self.stamps += [(one.offset, one.timestamp) for one in iterate_records(view)]
             self.ends.append(log.end)
         self.end = log.end
-        logs.close_clean({log.name.key: log.end})
-        self.disk.kill()
-        self.left = {name: bytes(self.place.content(name)) for name in self.place.names()}
-        self.mark = bytes(self.disk.directory().content(MARK_NAME))
 
     @property
     def place(self) -> MemoryDirectory:
@@ -113,6 +118,54 @@ def test_a_wrong_byte_of_an_index_makes_no_reader_skip_a_record(suffix: str, see
     assert list(written.wrong(written.restart())) == []
     names = [name for name in written.left if name.endswith(suffix) and written.left[name]]
     for _ in range(FLIPS):
+        name = rng.choice(names)
+        at, bits = rng.randrange(len(written.left[name])), rng.randrange(1, 256)
+        log = written.restart(name, at, bits)
+        assert list(written.wrong(log)) == [], (name, at, bits)
+
+
+class Transactions(Written):
+    """The same of a log whose records belong to transactions, some of which were aborted."""
+
+    def write(self, log: Log, rng: Random) -> None:
+        self.committed: list[int] = []
+        writers = [Writer(number) for number in range(PRODUCERS)]
+        pending = dict[int, list[int]]()
+        for _ in range(120):
+            writer = rng.choice(writers)
+            if writer.producer_id in pending and rng.random() < 0.4:
+                kept = rng.random() < 0.5
+                writer.end(log, committed=kept, high_watermark=log.end)
+                ended = pending.pop(writer.producer_id)
+                self.committed += ended if kept else []
+            else:
+                done = writer.write(log, rng.randint(1, 3), size=rng.choice([10, 200]))
+                offsets = range(done.first_offset, done.last_offset + 1)
+                pending.setdefault(writer.producer_id, []).extend(offsets)
+        self.stable = min((offsets[0] for offsets in pending.values()), default=log.end)
+        self.end = log.end
+
+    def wrong(self, log: Log) -> Iterator[str]:
+        """A reader of committed records sees those, and no aborted one."""
+        wanted = sorted(offset for offset in self.committed if offset < self.stable)
+        for start in (0, self.end // 3, self.end // 2):
+            answers = read_committed(log, start, self.stable, 900)
+            seen = [record.offset for answer in answers for record in answer.records]
+            if seen != [offset for offset in wanted if offset >= start]:
+                yield f"from {start}: {seen}"
+
+
+@pytest.mark.parametrize("seed", range(LOGS))
+def test_a_wrong_byte_of_a_transaction_index_shows_nothing_aborted_and_hides_nothing(
+    seed: int,
+) -> None:
+    rng = Random(seed)
+    written = Transactions(seed)
+    assert list(written.wrong(written.restart())) == []
+    suffixes = (".txnindex", ".txncheck", ".index")
+    names = [name for name in written.left if name.endswith(suffixes) and written.left[name]]
+    assert any(name.endswith(".txncheck") for name in names)
+    for _ in range(3 * FLIPS):
         name = rng.choice(names)
         at, bits = rng.randrange(len(written.left[name])), rng.randrange(1, 256)
         log = written.restart(name, at, bits)

@@ -119,6 +119,8 @@ def test_a_check_that_takes_any_entry_of_a_compacted_log_is_caught(
     """The plant: as long as an entry need not stand beside its marker, readers may be told to leave
     out what was committed, and nobody finds it."""
     home = homes(0, Life.OPEN, compacted=True)
+    for check in (home.path / "t-0").glob("*.txncheck"):
+        check.unlink()  # as an earlier version leaves its indexes
 
     def missed() -> int:
         count = 0

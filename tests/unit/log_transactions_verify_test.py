@@ -74,6 +74,18 @@ def test_what_was_left_is_right() -> None:
     ]
 
 
+def put_index(top: MemoryDirectory, rows: list[Aborted]) -> None:
+    """One without a checksum, as an earlier version left it."""
+    index_of(top)[:] = encode_aborted(rows)
+    top.directory("t-0").unlink(f"{0:020d}.txncheck")
+
+
+def test_an_index_that_has_not_its_checksum_is_made_anew_and_no_violation() -> None:
+    top = left()
+    index_of(top)[:] = encode_aborted(ROWS[:1])
+    assert said(verified(top, around())) == ["(wrong checksum: it is going to be made anew)"]
+
+
 ROWS = [Aborted(0, 7, 2, 1), Aborted(3, 7, 4, 1)]
 
 
@@ -95,7 +107,7 @@ def test_an_index_that_is_not_what_the_markers_say_is_a_violation(
     rows: list[Aborted], reason: str
 ) -> None:
     top = left()
-    index_of(top)[:] = encode_aborted(rows)
+    put_index(top, rows)
     assert said(verified(top, around())) == [reason]
 
 
@@ -118,7 +130,7 @@ def test_one_that_cannot_be_right_is_made_anew_and_no_violation(content: bytes) 
 
 def test_after_a_kill_the_next_start_makes_those_anew_that_it_reads() -> None:
     top = left(clean=False)
-    index_of(top)[:] = encode_aborted(ROWS[:1])
+    put_index(top, ROWS[:1])
     (remark,) = said(verified(top, around()))
     assert remark == "(lacks what was aborted at offset 4: the next start makes it anew)"
     again = open_logs(top, settings=SETTINGS)
@@ -128,7 +140,7 @@ def test_after_a_kill_the_next_start_makes_those_anew_that_it_reads() -> None:
 
 def test_after_a_kill_what_nobody_reads_again_is_a_violation() -> None:
     top = left(clean=False, flushed=True)
-    index_of(top)[:] = encode_aborted(ROWS[:1])
+    put_index(top, ROWS[:1])
     assert said(verified(top, around())) == ["lacks what was aborted at offset 4"]
 
 

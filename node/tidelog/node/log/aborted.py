@@ -77,6 +77,7 @@ def index_of(directory: Directory, segments: SegmentList, segment: Segment) -> T
         for entry in follow(producers, segment, segment.base, segment.end, 0):
             index.note(entry)
         index.settle()
-        index.file.syncable().sync()
+        for file in index.syncables():
+            file.sync()
         directory.sync()
     return index

@@ -165,6 +165,8 @@ class Segment:
     def write_indexes(self, *, final: bool) -> None:
         """Bring the index files up to date; `final` adds the entry for the largest timestamp."""
         self.aborted.write()
+        if final:
+            self.aborted.seal()
         if not self._indexes_loaded:
             return
         if final and self.size:
@@ -203,7 +205,7 @@ class Segment:
         found = [self._directory.syncable(self.name)]
         if self.aborted.is_unsynced:
             self.aborted.is_unsynced = False
-            found.append(self.aborted.file.syncable())
+            found += self.aborted.syncables()
         if sealed:
             found += [self.offsets.file.syncable(), self.times.file.syncable()]
         return found

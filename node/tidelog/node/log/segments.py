@@ -189,6 +189,7 @@ class SegmentList:
             return None
         end = self._bases[until]
         new = Segment(self._directory, bases[0], end=end, size=size, suffix=SWAP_SUFFIX)
+        new.aborted.seal_as_it_is()
         for segment in old:
             if segment in self._loaded:
                 self._loaded.remove(segment)

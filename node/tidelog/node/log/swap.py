@@ -14,6 +14,7 @@ from tidelog.wire.log_files import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
+    TXN_CHECK_SUFFIX,
     file_name,
     offsets_with_suffix,
 )
@@ -49,7 +50,8 @@ def make_swap(directory: Directory, base: int) -> None:
     directory.sync()
     log, *others = (file_name(base, suffix) for suffix in SEGMENT_SUFFIXES)
     for name in others:
-        directory.rename(name + CLEANED_SUFFIX, name + SWAP_SUFFIX)
+        if directory.exists(name + CLEANED_SUFFIX):
+            directory.rename(name + CLEANED_SUFFIX, name + SWAP_SUFFIX)
     directory.sync()
     directory.rename(log + CLEANED_SUFFIX, log + SWAP_SUFFIX)
     directory.sync()
@@ -67,6 +69,8 @@ def finish_swaps(directory: Directory) -> None:
         for old in offsets_with_suffix(names, LOG_SUFFIX):
             if base < old < end:
                 remove_segment(directory, old)
+        if not directory.exists(file_name(base, TXN_CHECK_SUFFIX) + SWAP_SUFFIX):
+            directory.unlink(file_name(base, TXN_CHECK_SUFFIX))  # it is of the old segment's index
         directory.sync()
         _rename_all(directory, base)
     unfinished = set(offsets_with_suffix(names, LOG_SUFFIX + CLEANED_SUFFIX))

@@ -4,6 +4,11 @@ records must leave out.
 An entry is written when the abort marker is appended, beside the segment that holds it, in a file
 that comes into being with the first. What a killed process left of the last segments is made anew
 from the batches.
+
+The entries have no checksum, and nothing in the log confirms where a transaction began without
+reading all of it. So when the segment is sealed or its log closed, the checksum of the whole file
+is written to a file beside it. An index that does not have it is made again from the batches. One
+without such a file, as compaction or an earlier version leaves it, is believed.
 """
 
 from array import array
@@ -12,9 +17,17 @@ from contextlib import suppress
 from typing import Final
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.files import Directory
+from tidelog.kernel.files import Directory, Syncable
 from tidelog.node.log.index import IndexFile, rising
-from tidelog.wire.log_files import ABORTED_ENTRY, Aborted, decode_aborted, encode_aborted
+from tidelog.wire.crc import crc32c
+from tidelog.wire.log_files import (
+    ABORTED_ENTRY,
+    TXN_CHECK_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    Aborted,
+    decode_aborted,
+    encode_aborted,
+)
 
 NONE: Final = -1
 
@@ -27,6 +40,7 @@ class TxnIndex:
     __slots__ = (
         "_directory",
         "_firsts",
+        "_has_check",
         "_is_loaded",
         "_least_first",
         "_markers",
@@ -42,6 +56,8 @@ class TxnIndex:
         self.is_unsynced = not is_new
         """Whether the file may not be on stable storage as it is: a flush must force it out."""
         self._directory = directory
+        self._has_check = False
+        """Whether there is a file with the checksum of the entries as they are."""
         self._is_loaded = is_new
         self._least_first = NONE
         """The smallest of the first offsets. It stays when the entries are let go of, so that most
@@ -90,6 +106,7 @@ class TxnIndex:
 
     def write(self) -> None:
         if not self.is_written:
+            self._drop_check()
             self.file.write(
                 encode_aborted(self.entries(self.file.written_bytes // ABORTED_ENTRY.size))
             )
@@ -101,10 +118,40 @@ class TxnIndex:
         content = encode_aborted(self.entries())
         if not content:
             self._directory.unlink(self.file.name)
+            self._directory.unlink(self._check_name)
         elif self._directory.read_all(self.file.name) != content:
             self._directory.replace(self.file.name, content, durable=False)
         self.file.written_bytes = len(content)
         self.is_unsynced = True
+        self.seal()
+
+    @property
+    def _check_name(self) -> str:
+        return self.file.name.replace(TXN_INDEX_SUFFIX, TXN_CHECK_SUFFIX)
+
+    def seal(self) -> None:
+        """Write the checksum of the file as it is: for a while nothing will be added."""
+        if self._is_loaded and len(self) and self.is_written and not self._has_check:
+            self._write_check(encode_aborted(self.entries()))
+
+    def seal_as_it_is(self) -> None:
+        """The same of a file that another process has just written."""
+        content = self._directory.read_all(self.file.name)
+        if content:
+            self._write_check(content)
+
+    def _write_check(self, content: bytes) -> None:
+        self._directory.replace(self._check_name, _check_of(content), durable=False)
+        self._has_check = self.is_unsynced = True
+
+    def _drop_check(self) -> None:
+        """Before the file changes. If a power loss brings it back, the index is made again."""
+        if self._has_check:
+            self._directory.unlink(self._check_name)
+            self._has_check = False
+
+    def syncables(self) -> list[Syncable]:
+        return [self.file.syncable(), self._directory.syncable(self._check_name)]
 
     def load(self, base: int, end: int) -> None:
         """Take the file's entries, of a segment from `base` to `end`, if they are not there yet.
@@ -114,12 +161,16 @@ class TxnIndex:
         if self._is_loaded:
             return
         content = self.file.read(ABORTED_ENTRY.size) or b""
+        check = self._directory.read_all(self._check_name)
+        if check is not None and check != _check_of(content):
+            raise CorruptError(file=self.file.name, position=0, reason="wrong checksum")
         entries = decode_aborted(content, place=self.file.name)
         markers = [base - 1, *(entry.last_offset for entry in entries), end]
         if not rising(array("q", [at + 1 for at in markers])) or not all(map(_is_right, entries)):
             reason = "entries that cannot be"
             raise CorruptError(file=self.file.name, position=0, reason=reason)
         self._is_loaded = True
+        self._has_check = check is not None
         for entry in entries:
             self.note(entry)
 
@@ -128,6 +179,7 @@ class TxnIndex:
         del self._firsts[:], self._producers[:], self._markers[:], self._stables[:]
         self._least_first = NONE
         self._is_loaded = True
+        self._has_check = False
         self.file.written_bytes = 0
 
     def cut_from(self, offset: int) -> None:
@@ -140,6 +192,7 @@ class TxnIndex:
         for column in (self._firsts, self._producers, self._markers, self._stables):
             del column[keep:]
         self._least_first = min(self._firsts, default=NONE)
+        self._drop_check()
         self.file.cut(keep * ABORTED_ENTRY.size)
         self.file.write(b"")
         self.is_unsynced = True  # else what was cut would come back
@@ -147,9 +200,10 @@ class TxnIndex:
     def unload(self) -> None:
         """Let go of what can be read again."""
         if len(self) and self.is_written:
-            least_first = self._least_first
+            least_first, has_check = self._least_first, self._has_check
             self.clear()
             self._least_first, self._is_loaded = least_first, False
+            self._has_check = has_check
 
     # -- readers
 
@@ -169,6 +223,10 @@ class TxnIndex:
             if self._stables[at] >= limit:
                 return found, True
         return found, False
+
+
+def _check_of(content: bytes) -> bytes:
+    return f"{crc32c(content):08x}\n".encode("ascii")
 
 
 def _is_right(entry: Aborted) -> bool:

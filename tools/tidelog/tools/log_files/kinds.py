@@ -16,6 +16,7 @@ from tidelog.wire.log_files import (
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TXN_CHECK_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
 
@@ -30,6 +31,7 @@ class FileKind(Enum):
     OFFSET_INDEX = "offset index"
     TIME_INDEX = "time index"
     TXN_INDEX = "transaction index"
+    TXN_CHECK = "checksum of a transaction index"
     PRODUCERS = "producer snapshot"
     METADATA_SNAPSHOT = "metadata snapshot"
     EPOCHS = "leader epochs"
@@ -63,6 +65,7 @@ _BY_SUFFIX: Final[Mapping[str, FileKind]] = {
     OFFSET_INDEX_SUFFIX: FileKind.OFFSET_INDEX,
     TIME_INDEX_SUFFIX: FileKind.TIME_INDEX,
     TXN_INDEX_SUFFIX: FileKind.TXN_INDEX,
+    TXN_CHECK_SUFFIX: FileKind.TXN_CHECK,
     SNAPSHOT_SUFFIX: FileKind.PRODUCERS,
 }
 _NUMBERED: Final = re.compile(r"[0-9]{20}(\.[a-z]+)")

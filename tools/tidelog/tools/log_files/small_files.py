@@ -163,6 +163,11 @@ def _kept(directory: Directory, name: str) -> Sheet:
     return _pairs("kept", rows)
 
 
+def _txn_check(directory: Directory, name: str) -> Sheet:
+    said = _content(directory, name).decode("ascii", "replace").strip()
+    return _pairs("transaction index", {"checksum": said})
+
+
 def _pairs(kind: str, pairs: Mapping[str, object]) -> Sheet:
     rows: Iterator[Row] = ({"key": key, "value": value} for key, value in pairs.items())
     return Sheet(kind, plain("key", "value"), rows)
@@ -172,6 +177,7 @@ _READERS: Final[Mapping[FileKind, Reader]] = {
     FileKind.OFFSET_INDEX: _offset_index,
     FileKind.TIME_INDEX: _time_index,
     FileKind.TXN_INDEX: _txn_index,
+    FileKind.TXN_CHECK: _txn_check,
     FileKind.PRODUCERS: _producers,
     FileKind.EPOCHS: _epochs,
     FileKind.OFFSETS: _offsets,
