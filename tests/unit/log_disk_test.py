@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.files import Bytes, Directory
-from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, open_disk
+from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, DiskFile, open_disk
 
 
 @pytest.fixture
@@ -204,3 +205,22 @@ def test_the_default_limit_leaves_half_of_the_descriptors(tmp_path: Path) -> Non
     directory = open_disk(str(tmp_path / "d"))
     directory.make()
     assert directory.open("f").fileno() > 0
+
+
+def test_files_give_their_descriptors_back_where_the_process_has_too_few(tmp_path: Path) -> None:
+    """Sockets and threads may need more than their share."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    probe = os.open(os.devnull, os.O_RDONLY)
+    os.close(probe)
+    disk = open_disk(str(tmp_path), open_files_max=500)
+    files: list[DiskFile] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (probe + 20, limits[1]))
+    try:
+        files += [disk.open(f"file-{number}") for number in range(60)]
+        for number, file in enumerate(files):
+            file.append((b"%d" % number,))
+        assert [bytes(file.read(0, 9)) for file in files] == [b"%d" % at for at in range(60)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for file in files:
+            file.close()

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness.log_batches import TOPIC_ID, batch, open_logs, produce
+from tidelog.kernel.failures import FailedSyncError
 from tidelog.kernel.files import Syncable
 from tidelog.kernel.instant import Instant
 from tidelog.node.log import rounds
@@ -319,5 +320,53 @@ def test_a_flush_that_failed_is_not_the_last_one(tmp_path: Path) -> None:
         await bench.hear()
         assert len(bench.failures) == 1
         assert bench.commits.last == NO_FLUSH
+
+    on_loop(tmp_path, test)
+
+
+class Short:
+    """A file that cannot be opened for a while, for there are too few descriptors."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.syncs = 0
+
+    def sync(self) -> None:
+        if self.times:
+            self.times -= 1
+            raise OSError(errno.EMFILE, "too many open files")
+        self.syncs += 1
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_round_without_descriptors_waits_for_some_and_claims_nothing(
+    tmp_path: Path, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No disk is damaged, and nothing is told to be flushed before it is."""
+    monkeypatch.setattr(group_commit, "SHORT_AGAIN_S", 0.001)
+
+    async def test(bench: Bench) -> None:
+        log, file = bench.log("a"), Short(times)
+        flush_only(log, file)  # type: ignore[arg-type] # as slow as its descriptors are few
+        produce(log, batch(2))
+        await bench.hear()
+        assert bench.failures == []
+        assert (bench.flushed, file.syncs, file.times) == ([[("a", 2)]], 1, 0)
+
+    on_loop(tmp_path, test)
+
+
+def test_a_sync_that_fails_for_want_of_descriptors_is_a_failure(tmp_path: Path) -> None:
+    """Pages may be lost whenever a sync fails."""
+
+    async def test(bench: Bench) -> None:
+        log = bench.log("a")
+        file = Slow(FailedSyncError(errno.EMFILE, "too many open files"))
+        flush_only(log, file)
+        produce(log, batch(2))
+        await until_began(file)
+        file.may_end.release()
+        await bench.hear()
+        assert (len(bench.failures), bench.flushed) == (1, [])
 
     on_loop(tmp_path, test)

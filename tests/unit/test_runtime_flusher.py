@@ -1,13 +1,18 @@
 """Checkpoints that somebody waits for."""
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from harness.log_batches import TOPIC_ID, batch, open_logs, produce
 from tidelog.kernel.ids import Partition
+from tidelog.node.log.directory import Checkpoint
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
+from tidelog.node.runtime import flusher as flusher_module
 from tidelog.node.runtime.disk import open_disk
 from tidelog.node.runtime.flusher import Flusher
 from tidelog.wire import checkpoints
@@ -110,3 +115,34 @@ def test_the_last_round_is_left_even_if_somebody_waits(tmp_path: Path) -> None:
         assert kept_start(tmp_path) == 4
 
     with_flusher(tmp_path, started)
+
+
+def test_a_checkpoint_without_descriptors_is_written_when_there_are_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory goes on: its disk has no fault."""
+    monkeypatch.setattr(flusher_module, "SHORT_AGAIN_S", 0.001)
+    left = 2
+    write = Checkpoint.write
+
+    def write_later(checkpoint: Checkpoint) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            raise OSError(errno.EMFILE, "too many open files")
+        write(checkpoint)
+
+    monkeypatch.setattr(Checkpoint, "write", write_later)
+    told: list[OSError] = []
+
+    async def run() -> None:
+        logs = open_logs(open_disk(str(tmp_path)), settings=LogSettings())
+        log = logs.create("t", 0, TOPIC_ID, LogSettings())
+        produce(log, batch(10))
+        log.advance_start(4)
+        flusher = Flusher(asyncio.get_running_loop(), logs, fail, told.append)
+        assert await (await asked(flusher)) is True
+        assert kept_start(tmp_path) == 4
+
+    asyncio.run(run())
+    assert [error.errno for error in told] == [errno.EMFILE] * 2

@@ -25,6 +25,20 @@ def is_full(failure: OSError) -> bool:
     return failure.errno in FULL and not isinstance(failure, FailedSyncError)
 
 
+SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE})
+"""Too few descriptors say nothing of the disk: what failed is tried again."""
+
+
+def is_shortage(failure: BaseException | None) -> bool:
+    """Nothing was done, for a file could not even be opened. A sync that fails is another thing,
+    whatever it fails of."""
+    return (
+        isinstance(failure, OSError)
+        and failure.errno in SHORT
+        and not isinstance(failure, FailedSyncError)
+    )
+
+
 _WORST_LAST: Final = (LastStop.NEVER_RAN, LastStop.CLEAN, LastStop.KILLED, LastStop.POWER_LOSS)
 
 
@@ -262,7 +276,7 @@ class LogDirectories:
             try:
                 one.heard(self._missing)
             except OSError as failure:
-                if is_full(failure):
+                if is_full(failure) or is_shortage(failure):
                     full = failure
                 else:
                     self.fail(one, failure)
@@ -280,7 +294,7 @@ class LogDirectories:
             try:
                 one.write_mark()
             except OSError as failure:
-                if not is_full(failure):
+                if not is_full(failure) and not is_shortage(failure):
                     self.fail(one, failure)
 
     def _tell_each(self) -> None:

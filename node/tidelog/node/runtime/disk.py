@@ -4,6 +4,7 @@
 # ruff: noqa: PTH100, PTH102, PTH103, PTH104, PTH108, PTH112, PTH116, PTH120, PTH123, PTH208
 
 import contextlib
+import errno
 import fcntl
 import os
 import resource
@@ -19,7 +20,10 @@ from tidelog.node.runtime.unrecorded import Unrecorded
 CREATE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 REOPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 FOR_SYNC = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_SHORT = frozenset({errno.EMFILE, errno.ENFILE})
 LOCK_NAME = ".lock"
+GIVEN_BACK = 16
+"""Descriptors, where there are too few: more than the threads of a flush open at one time."""
 PERMISSIONS = 0o640
 DIRECTORY_PERMISSIONS = 0o750
 
@@ -105,6 +109,14 @@ class OpenFiles:
 
     def forget(self, file: "DiskFile") -> None:
         self._files.pop(file, None)
+
+    def give_back(self) -> int:
+        """Close some of those that are longest unused, for there are too few descriptors; how
+        many."""
+        count = min(GIVEN_BACK, len(self._files))
+        for _ in range(count):
+            self._evict_one()
+        return count
 
     def _evict_one(self) -> None:
         # Each pass clears a flag, so it ends within two rounds.
@@ -258,13 +270,17 @@ class DiskFile:
         return found.st_size
 
     def _open(self, flags: int) -> int:
-        self._open_files.admit(self)
-        try:
-            self._fd = os.open(self._path(), flags, PERMISSIONS)
-        except OSError:
-            self._open_files.forget(self)
-            raise
-        return self._fd
+        open_files = self._open_files
+        while True:
+            open_files.admit(self)
+            try:
+                self._fd = os.open(self._path(), flags, PERMISSIONS)
+            except OSError as error:
+                open_files.forget(self)
+                if error.errno not in _SHORT or not open_files.give_back():
+                    raise
+            else:
+                return self._fd
 
     def _path(self) -> str:
         return f"{self._directory.path}/{self.name}"
@@ -336,6 +352,10 @@ class DiskDirectory:
 
     def directory(self, name: str) -> "DiskDirectory":
         return DiskDirectory(name, self, self._open_files)
+
+    def give_back_descriptors(self) -> None:
+        """Of this directory's files, and of those that share the bound with it."""
+        self._open_files.give_back()
 
     def open(self, name: str) -> DiskFile:
         return DiskFile(self, name, self._open_files)

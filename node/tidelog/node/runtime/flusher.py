@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from tidelog.kernel.files import Syncable
 from tidelog.kernel.ids import TopicPartition
 from tidelog.kernel.instant import Instant
-from tidelog.node.log.directories import is_full
+from tidelog.node.log.directories import is_full, is_shortage
 from tidelog.node.log.directory import Checkpoint, LogDirectory, Removal
 from tidelog.node.log.kept import KeptFile
 from tidelog.node.log.log import Log
-from tidelog.node.runtime.group_commit import NO_FLUSH, LastFlush
+from tidelog.node.runtime.group_commit import NO_FLUSH, SHORT_AGAIN_S, LastFlush
 
 HighWatermarks = Mapping[TopicPartition, int]
 
@@ -37,7 +37,8 @@ class Flusher:
 
     Invariant: at most one round is under way. The first sync that fails is the directory's end
     (the kernel may have dropped the pages): `on_failure` is called, nothing is tried again. A full
-    disk is not: the checkpoints in force stay, and the next round tries again.
+    disk is not: the checkpoints in force stay, and the next round tries again. Nor is a lack of
+    descriptors: the same round is done once more.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Flusher:
         self._logs = logs
         self._on_failure = on_failure
         self._on_full = on_full
-        """Told once, and again after it went well in between."""
+        """Told once, and again after it went well in between; of descriptors each time."""
         self._full = False
         self.last = NO_FLUSH
         """Of logs; checkpoints are none."""
@@ -159,10 +160,20 @@ class Flusher:
         self._begun = Instant(time.monotonic_ns())
         for log, _, _ in work.flushes:
             log.dirty.in_round = True
+        self._run(work)
+
+    def _run(self, work: _Round) -> None:
+        if self._abandoned:
+            return
         future = self._loop.run_in_executor(None, _perform, work)
         future.add_done_callback(lambda done: self._performed(work, done))
 
     def _performed(self, work: _Round, done: "asyncio.Future[OSError | None]") -> None:
+        short = done.exception()
+        if isinstance(short, OSError) and is_shortage(short) and not self._abandoned:
+            self._on_full(short)
+            self._loop.call_later(SHORT_AGAIN_S, self._run, work)
+            return
         self._under_way = False
         if self._abandoned:
             return
@@ -221,7 +232,8 @@ def _perform(work: _Round) -> OSError | None:
             with contextlib.suppress(FileNotFoundError):
                 dirty.sync()
     for removal in work.removals:
-        removal.run()
+        with contextlib.suppress(FileNotFoundError):  # removed when the round was tried before
+            removal.run()
     small = [file for file in (work.kept, work.checkpoint) if file is not None]
     for file in small:
         try:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.kernel.instant import Instant
+from tidelog.node.log.directories import is_shortage
 from tidelog.node.log.log import Log
 from tidelog.node.log.rounds import Round, Rounds
 from tidelog.node.runtime.alarm import Alarm
@@ -19,6 +20,8 @@ class Heard(NamedTuple):
     flushed: Callable[[Instant, Sequence[Log]], None]
     failed: Callable[[OSError], None]
     unreadable: Callable[[Log, Exception], None]
+    short: Callable[[OSError], None] = lambda _failure: None
+    """Told that a round waits, for there are too few descriptors: some should be given back."""
 
 
 class LastFlush(NamedTuple):
@@ -30,6 +33,8 @@ class LastFlush(NamedTuple):
     """From when it was begun until the loop heard of its end."""
 
 
+SHORT_AGAIN_S: Final = 0.5
+"""So long a round waits for descriptors."""
 NO_FLUSH: Final = LastFlush(Instant(0), 0)
 
 
@@ -99,6 +104,10 @@ class GroupCommit:
             self._alarm.set(deadline)
 
     def _done(self, work: Round, failure: BaseException | None) -> None:
+        if isinstance(failure, OSError) and is_shortage(failure) and not self._abandoned:
+            self._heard.short(failure)
+            self._loop.call_later(SHORT_AGAIN_S, self._again, work)
+            return
         if self._abandoned or failure is not None:
             work.let_go()
         if failure is None:
@@ -106,6 +115,13 @@ class GroupCommit:
             self.last = LastFlush(now, now - self._begun)
         if not self._abandoned:
             self._ended(failure)
+
+    def _again(self, work: Round) -> None:
+        """No sync of it has failed, and none is claimed: all of it is done once more."""
+        if self._abandoned:
+            work.let_go()
+        else:
+            self._threads.flush(work, partial(self._done, work))
 
     def _ended(self, failure: BaseException | None) -> None:
         if isinstance(failure, OSError):

@@ -6,7 +6,6 @@ the last directory's end is the broker's.
 """
 
 import asyncio
-import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import ROOM_BYTES_MIN
 from tidelog.node.api.broker import Space, Volume
 from tidelog.node.log.contracts import LogName
-from tidelog.node.log.directories import FULL, LogDirectories
+from tidelog.node.log.directories import FULL, SHORT, LogDirectories, is_shortage
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.log import Log
@@ -37,7 +36,7 @@ from tidelog.node.runtime.flusher import Flusher, HighWatermarks
 from tidelog.node.runtime.group_commit import NO_FLUSH, GroupCommit, Heard, LastFlush
 from tidelog.node.runtime.process import EventLog
 
-_NO_FAULT_OF_THE_DISK: Final = FULL | {errno.EMFILE, errno.ENFILE}
+_NO_FAULT_OF_THE_DISK: Final = FULL | SHORT
 _PROBE_AGAIN_S: Final = 1.0
 
 
@@ -141,7 +140,10 @@ class Storage:
         parts = self._parts
 
         def failed(failure: OSError) -> None:
-            self._failed(logs, failure)
+            if is_shortage(failure):
+                self._full(logs, failure)
+            else:
+                self._failed(logs, failure)
 
         flusher = Flusher(parts.loop, logs, failed, lambda error: self._full(logs, error))
         cleaner_parts = CleanerParts(
@@ -163,6 +165,7 @@ class Storage:
             flushed=self._flushed,
             failed=failed,
             unreadable=lambda log, error: parts.on_unreadable(log.name.key, error),
+            short=lambda error: self._full(logs, error),
         )
         threads = FlushThreads(parts.loop, logs.path.rpartition("/")[2])
         commits = GroupCommit(parts.loop, logs.rounds, threads, heard)
@@ -326,6 +329,13 @@ class Storage:
 
     def _full(self, directory: LogDirectory, error: OSError) -> None:
         """Nothing is lost: reads go on, produces are refused, and what failed is tried again."""
+        if is_shortage(error):
+            self._places[directory].give_back_descriptors()
+            advice = "raise the limit of open files (ulimit -n), or have fewer connections"
+            self._parts.log.warning(
+                "few_descriptors", path=directory.path, reason=str(error), advice=advice
+            )
+            return
         self._parts.log.warning(
             "disk_full", path=directory.path, reason=str(error), advice="free some space"
         )
