@@ -129,6 +129,20 @@ def test_a_compacted_topic_names_the_first_record_without_a_key() -> None:
     assert caught.value.records == ((1, "no key"),)
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("offsets", [(0, 1_000_000), (0, 2), (0, 0, 2), (0, 2, 2)])
+def test_a_compacted_topic_refuses_records_whose_offsets_do_not_count_on(
+    offsets: tuple[int, ...], codec: Codec
+) -> None:
+    """A record with too large an offset would never be compacted away."""
+    records = [Record(offset, NOW_MS, b"k", b"v", ()) for offset in offsets]
+    view = memoryview(build_batch(records, codec=codec))
+    view = changed(23, ">i", len(offsets) - 1, view=view)
+    with pytest.raises(Rejected) as caught:
+        validate_produced(view, COMPACTED, NOW_MS)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
 def test_a_compacted_topic_takes_keyed_records() -> None:
     assert validate_produced(batch(4, keys=True), COMPACTED, NOW_MS).record_count == 4
 

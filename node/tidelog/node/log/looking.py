@@ -115,7 +115,8 @@ def look(
 ) -> Steps[int]:
     """Read each record; the largest timestamp, -1 where none has one.
 
-    Rejected where records cannot be read, or lack a key that is needed: those are named.
+    Rejected where records cannot be read, or lack a key that is needed: those are named. Where keys
+    are needed, offsets count from one record to the next, too.
     """
     allowance.take_records(header.record_count)
     try:
@@ -123,6 +124,8 @@ def look(
         latest, keyless = _NO_TIMESTAMP, list[int]()
         for index, record in enumerate(iterate_plain(header, plain), 1):
             latest = max(latest, record.timestamp)
+            if keys_needed and record.offset != header.base_offset + index - 1:
+                raise _misplaced(index - 1, record.offset - header.base_offset)
             if record.key is None and keys_needed:
                 keyless.append(index - 1)
                 if len(keyless) >= max(1, allowance.named):
@@ -134,6 +137,16 @@ def look(
     if keyless:
         raise _keyless(keyless, allowance)
     return latest
+
+
+def _misplaced(index: int, delta: int) -> Rejected:
+    """Compaction keeps the record with the largest offset of a key. It would keep this one for
+    ever, though it is replaced again and again."""
+    return Rejected(
+        ErrorCode.INVALID_RECORD,
+        f"record {index} says that it is number {delta} of its batch; this topic is compacted",
+        records=((index, f"offset delta {delta}"),),
+    )
 
 
 def _keyless(records: list[int], allowance: Allowance) -> Rejected:
