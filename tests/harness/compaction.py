@@ -1,6 +1,7 @@
 """Compaction as a broker does it, without its threads; and what a consumer finds afterwards."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from harness.log_batches import NOW, NOW_MS
 from tidelog.kernel.files import Directory
@@ -8,7 +9,7 @@ from tidelog.node.log.cleaner import Candidate, candidate, job_for
 from tidelog.node.log.cleaning import Cleaned, Job, clean
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
-from tidelog.node.log.swap import discard_unfinished
+from tidelog.node.log.swap import OnLoop, put_in_force
 from tidelog.wire.codecs import Codec
 from tidelog.wire.log_files import Aborted, decode_aborted, file_name
 from tidelog.wire.records import (
@@ -71,6 +72,7 @@ def compact(
     high_watermark: int | None = None,
     map_bytes_max: int = MAP_BYTES,
     cleaner: Callable[[Directory, Job], Iterator[object]] = clean,
+    on_loop: OnLoop | None = None,
 ) -> Candidate | None:
     """One pass, due or not, with its swaps and its checkpoint."""
     water = log.end if high_watermark is None else high_watermark
@@ -81,24 +83,19 @@ def compact(
         logs.note_cleaned(log.name.key, found.dirty_start)
         checkpoint(logs)
     job = job_for(found, map_bytes_max=map_bytes_max, now_ms=now_ms)
+    remove_at_ms = now_ms + log.settings.file_delete_delay_ms
     for done in cleaner(log.directory, job):
         if not isinstance(done, Cleaned):
             logs.note_cleaned(log.name.key, done.end)  # type: ignore[attr-defined] # Finished
-        elif not _swap_in(log, done, now_ms):
+        elif not put_in_force(log, done, found.cuts, remove_at_ms, on_loop or at_once):
             return found
     checkpoint(logs)
     return found
 
 
-def _swap_in(log: Log, done: Cleaned, now_ms: int) -> bool:
-    """Whether the cleaned segment took the place of the old ones; else what is left is dropped."""
-    segment = log.take_cleaned([one.base for one in done.old], done.size, now_ms)
-    if segment is None:
-        discard_unfinished(log.directory)
-        return False
-    log.directory.sync()
-    segment.rename("")
-    return True
+def at_once(call: Callable[[], Any]) -> Any:
+    """Whoever compacts owns the log, too."""
+    return call()
 
 
 def checkpoint(logs: LogDirectory) -> None:

@@ -4,19 +4,22 @@ import errno
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
 
-from harness.compaction import append
+from harness.compaction import append, at_once
 from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import Uuid
 from tidelog.node.log.causes import Cause
-from tidelog.node.log.cleaner import Candidate
+from tidelog.node.log.cleaner import Candidate, job_for
+from tidelog.node.log.cleaning import Cleaned, clean
 from tidelog.node.log.compactions import Compacted, Compactions, failure_of
 from tidelog.node.log.contracts import LogName
 from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
+from tidelog.node.log.swap import put_in_force
 
 SETTINGS = LogSettings(
     compact=True, delete=False, segment_ms=10_000_000, min_cleanable_dirty_ratio=0.0
@@ -209,11 +212,18 @@ def test_a_log_that_changed_under_a_pass_waits_a_little(bench: Bench) -> None:
     bench.due("t")
 
 
+def cleaned_first(bench: Bench, found: Candidate) -> Cleaned:
+    """What a worker makes of the first segment."""
+    job = job_for(found, map_bytes_max=1 << 20, now_ms=bench.now_ms)
+    done = next(clean(found.log.directory, structs.replace(job, segment_bytes=1)))
+    assert isinstance(done, Cleaned)
+    return done
+
+
 def test_a_segment_that_a_pass_replaced_itself_does_not_excuse_a_later_one(bench: Bench) -> None:
     log = bench.log("t", 4)
     found = bench.due("t")
-    log.segments[0].rename(".swap")
-    assert log.take_cleaned([0], log.segments[0].size, NOW_MS) is not None
+    assert put_in_force(log, cleaned_first(bench, found), found.cuts, NOW_MS, at_once)
     assert bench.compactions.failed(found, 1, Failure(Cause.DAMAGED, "bad", 2), NOW_MS)
     assert bench.told == [("t", Cause.DAMAGED)]
 

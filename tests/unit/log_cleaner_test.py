@@ -212,9 +212,13 @@ def test_a_log_that_changed_meanwhile_takes_nothing() -> None:
     place = Place()
     place.seal([(b"a", b"1")])
     place.seal([(b"a", b"2")])
-    assert place.log.take_cleaned([0], 0, NOW_MS) is not None
-    assert place.log.take_cleaned([0, 7], 0, NOW_MS) is None
-    assert place.log.take_cleaned([place.log.segments[-1].base], 0, NOW_MS) is None
+    log = place.log
+    log.directory.open(f"{0:020d}.log.cleaned")
+    assert log.begin_swap([0, 7], 0, cuts=0) is None
+    assert log.begin_swap([log.segments[-1].base], 0, cuts=0) is None
+    assert log.begin_swap([0], 0, cuts=0) is not None
+    log.truncate_to(1)
+    assert log.begin_swap([0], 0, cuts=0) is None
 
 
 def test_only_what_is_stable_flushed_and_old_enough_is_cleanable() -> None:

@@ -1,5 +1,6 @@
 """How the last broker on a directory stopped, and what a start may skip for it."""
 
+from collections.abc import Callable
 from typing import NoReturn
 
 import pytest
@@ -17,9 +18,7 @@ from harness.log_batches import (
 )
 from harness.memory_disk import MemoryDisk
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.files import Directory
 from tidelog.kernel.ids import NO_EPOCH, ZERO_UUID, Incarnation, Partition, uuid_text
-from tidelog.node.log.cleaning import Job, clean
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.marks import ClosedLog, LastStop, Mark, decode_mark, encode_mark
 from tidelog.node.log.settings import LogSettings
@@ -279,7 +278,7 @@ def test_a_sealed_segment_that_is_gone_after_a_clean_stop_is_missed(
 
 
 def test_a_compacted_segment_found_ready_after_a_clean_stop_is_no_damage(disk: MemoryDisk) -> None:
-    """The worker had written it, the broker stopped before it took it."""
+    """The broker had begun to put it in force, and stopped before it was in the log."""
     settings = LogSettings(compact=True)
     logs = open_logs(disk.directory(), settings=settings)
     log = logs.create("t", 0, TOPIC_ID, settings)
@@ -288,12 +287,13 @@ def test_a_compacted_segment_found_ready_after_a_clean_stop_is_no_damage(disk: M
         log.roll(NOW_MS)
     flush(log)
 
-    def stopping(directory: Directory, job: Job) -> NoReturn:
-        next(clean(directory, job))
+    def stopping(call: Callable[[], object]) -> NoReturn:
+        call()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compact(logs, log, cleaner=stopping)
+        compact(logs, log, on_loop=stopping)
+    assert log.directory.exists(f"{0:020d}.log.swap")
     logs.close_clean({})
     found = open_logs(disk.directory(), settings=settings).log("t", 0)
     assert found is not None

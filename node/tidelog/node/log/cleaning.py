@@ -17,7 +17,7 @@ from tidelog.kernel.limits import MIB, REQUEST_BYTES_MAX
 from tidelog.node.log.cleaning_filter import Filter, Kept, Rules, columns_of, marker_key
 from tidelog.node.log.cleaning_transactions import Transactions
 from tidelog.node.log.segment import RELATIVE_OFFSET_MAX, Segment
-from tidelog.node.log.swap import discard_unfinished, make_swap
+from tidelog.node.log.swap import discard_unfinished, prepare_swap
 from tidelog.wire.errors import Rejected, WireError
 from tidelog.wire.log_files import (
     ABORTED_ENTRY,
@@ -77,7 +77,7 @@ class Job(Struct, frozen=True):
 
 
 class Cleaned(Struct, frozen=True, tag="cleaned"):
-    """One new segment is written, synced and named `.swap`: it may take the old ones' place."""
+    """One new segment is written and synced: it may take the old ones' place."""
 
     old: tuple[SegmentFacts, ...]
     size: int
@@ -245,7 +245,7 @@ class _Pass:
         size = output.finish(encode_aborted(transactions.kept))
         transactions.kept.clear()
         self._written += size
-        make_swap(self._directory, group[0].base)
+        prepare_swap(self._directory, group[0].base)
         return Cleaned(tuple(group), size)
 
     def _put(self, output: "_Output", kept: Kept) -> None:

@@ -27,6 +27,7 @@ from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import SegmentList, make_segment
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.snapshots import remove_snapshots, write_snapshot
+from tidelog.node.log.swapping import Swap
 from tidelog.node.log.unflushed import Unflushed
 from tidelog.node.log.validation import NO_TIMESTAMP, as_repeated, check_replicated
 from tidelog.wire.checkpoints import PARTITION_METADATA, encode_partition_metadata
@@ -429,14 +430,14 @@ class Log:
         """Whether the files say all that was aborted, for whoever knows nothing else of it."""
         return are_whole(self._directory, self._opened())
 
-    def take_cleaned(self, bases: list[int], size: int, now_ms: int) -> Segment | None:
-        """Put the segment that waits as `.swap` files in the place of those with these bases.
+    def begin_swap(self, bases: list[int], size: int, cuts: int) -> Swap | None:
+        """Begin to put a compacted segment, still called `.cleaned`, in the place of these.
 
-        None where they are not what they were. After a sync `rename("")` gives its files names.
+        None where they are not what they were when the log's end had been cut off so often.
         """
-        if self._segments is None:
+        if self._segments is None or self._segments.cuts != cuts:
             return None
-        return self._segments.replace(bases, size, now_ms + self.settings.file_delete_delay_ms)
+        return self._segments.begin_swap(bases, size)
 
     # -- flush
 
@@ -477,7 +478,8 @@ class Log:
         ends that is left. Epochs that begin there go too, also where they wrote nothing.
 
         In a gap that compaction left, the end lies below `offset`: the leader may have records
-        between the two, and a start would find no other end.
+        between the two, what was there may have been replaced by a record that goes now, and a
+        start would find no other end.
 
         Blocks for a sync where the old bytes may have been durable: were they to come back after
         a power loss, under newer ones, no epoch would tell them from the leader's.
@@ -486,6 +488,7 @@ class Log:
             self._epochs_unwritten |= self.epochs.cut_from(self.end)
             return self.end
         segments = self._opened()
+        segments.settle_swap()
         if offset <= segments.first.base:
             self.truncate_fully_and_start_at(offset)
             return self.end
@@ -503,6 +506,7 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything; the log goes on at `offset`. Without room for that nothing changes."""
         segments = self._opened()
+        segments.settle_swap()
         prepared = segments.prepare(offset)
         self._lower_recovery_point(min(segments.first.base, offset))
         later = offset > self.start

@@ -331,6 +331,16 @@ class Segment:
             end = header.next_offset
         return end
 
+    def end_before(self, position: int) -> int:
+        """Where the last batch before that position ends; the base if there is none."""
+        end = self.base
+        if position:
+            for at, header in self.headers_from(self.batch_start_at_or_below(position - 1)):
+                if at >= position:
+                    break
+                end = header.next_offset
+        return end
+
     def end_of_batches(self, start: int, limit: int) -> int:
         """Where the batches from `start` end that fit below `limit`; the first one always does."""
         end = start

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from tidelog.kernel.files import Directory, Syncable
 from tidelog.node.log.segment import Segment
+from tidelog.node.log.swapping import Swap
 from tidelog.wire.log_files import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -29,6 +30,7 @@ class SegmentList:
         "_retired",
         "_sealed_unsynced",
         "_segments",
+        "_swap",
         "active",
         "cuts",
     )
@@ -45,6 +47,8 @@ class SegmentList:
         """Their indexes are not known to be on stable storage, though their batches may be."""
         self.cuts = 0
         """How often records were cut off the end."""
+        self._swap: Swap | None = None
+        """The last compacted segment that was put in force, or is being."""
         self._aside: list[tuple[int, Segment]] = []
         """Named `.deleted`, to be removed at that time: until then readers may go on."""
 
@@ -176,17 +180,37 @@ class SegmentList:
         for segment in due:
             segment.remove()
 
+    def begin_swap(self, bases: list[int], size: int) -> Swap | None:
+        """Begin to put a compacted segment in the place of those with these bases; None if they
+        are not there any more."""
+        if not self._are_sealed(bases):
+            return None
+        self._swap = Swap(self._directory, self, bases)
+        self._swap.begin(size)
+        return self._swap
+
+    def settle_swap(self) -> None:
+        """Before anything is cut off."""
+        if self._swap is not None:
+            self._swap.settle()
+            self._swap = None
+
+    def _are_sealed(self, bases: list[int]) -> bool:
+        at = bisect_left(self._bases, bases[0])
+        until = at + len(bases)
+        return self._bases[at:until] == bases and self.active.base not in bases
+
     def replace(self, bases: list[int], size: int, remove_at_ms: int) -> Segment | None:
         """Put a compacted segment in the place of those with these bases; None if they are not
         there any more.
 
         Its files get their own names later, when the old ones' removal is durable.
         """
+        if not self._are_sealed(bases):
+            return None
         at = bisect_left(self._bases, bases[0])
         until = at + len(bases)
         old = self._segments[at:until]
-        if self._bases[at:until] != bases or self.active in old:
-            return None
         end = self._bases[until]
         new = Segment(self._directory, bases[0], end=end, size=size, suffix=SWAP_SUFFIX)
         new.aborted.seal_as_it_is()
@@ -203,6 +227,8 @@ class SegmentList:
 
     def close(self) -> None:
         """Retired segments stay: the next start finds them below the log's start."""
+        if self._swap is not None:
+            self._swap.leave()
         aside = [segment for _, segment in self._aside]
         for segment in [*aside, *self._retired, *self._segments]:
             segment.close()

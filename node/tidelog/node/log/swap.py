@@ -4,7 +4,14 @@ As Kafka's: the new files are written as `.cleaned`, synced, and renamed to `.sw
 from then on they count. The old ones are renamed to `.deleted`; when no power loss can bring them
 back, the new ones get their names. A start that finds `.swap` files completes what was begun; what
 is still called `.cleaned` was not finished, and goes.
+
+The worker does all up to the log's own rename. That one and what follows is done by the log's owner
+(`swapping.py`), between two events, so that nothing it does to the log can come in between.
 """
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tidelog.kernel.files import Directory
 from tidelog.node.log.scan import Scan
@@ -18,6 +25,14 @@ from tidelog.wire.log_files import (
     file_name,
     offsets_with_suffix,
 )
+
+if TYPE_CHECKING:
+    from tidelog.node.log.cleaning import Cleaned
+    from tidelog.node.log.log import Log
+    from tidelog.node.log.swapping import Swap
+
+OnLoop = Callable[[Callable[[], Any]], Any]
+"""Has the log's owner call something between two events, and gives what that returns."""
 
 assert SEGMENT_SUFFIXES[0] == LOG_SUFFIX, "the log goes last when the list is read backwards"
 
@@ -45,16 +60,36 @@ def discard_unfinished(directory: Directory) -> None:
         )
 
 
-def make_swap(directory: Directory, base: int) -> None:
-    """From synced `.cleaned` files; durable when it returns."""
+def prepare_swap(directory: Directory, base: int) -> None:
+    """From synced `.cleaned` files; durable when it returns. The log's own rename is left to the
+    log's owner (`swapping.py`), which knows whether the log is still the same."""
     directory.sync()
-    log, *others = (file_name(base, suffix) for suffix in SEGMENT_SUFFIXES)
-    for name in others:
+    for suffix in SEGMENT_SUFFIXES[1:]:
+        name = file_name(base, suffix)
         if directory.exists(name + CLEANED_SUFFIX):
             directory.rename(name + CLEANED_SUFFIX, name + SWAP_SUFFIX)
     directory.sync()
-    directory.rename(log + CLEANED_SUFFIX, log + SWAP_SUFFIX)
-    directory.sync()
+
+
+def put_in_force(
+    log: "Log", cleaned: "Cleaned", cuts: int, remove_at_ms: int, on_loop: OnLoop
+) -> bool:
+    """In a thread that may block. False if the log is not what it was when the pass began.
+
+    `cuts` is how often its end had been cut off by then.
+    """
+    bases = [one.base for one in cleaned.old]
+    swap: Swap | None = on_loop(partial(log.begin_swap, bases, cleaned.size, cuts))
+    if swap is None:
+        discard_unfinished(log.directory)
+        return False
+    log.directory.sync()
+    if not on_loop(partial(swap.take, remove_at_ms)):
+        return False
+    # The old names must be gone for good before a new file may be called like one of them.
+    log.directory.sync()
+    on_loop(swap.finish)
+    return True
 
 
 def finish_swaps(directory: Directory) -> None:

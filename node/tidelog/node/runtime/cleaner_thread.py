@@ -21,7 +21,7 @@ from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.log import Log
 from tidelog.node.log.retention import Sweep
-from tidelog.node.log.swap import discard_unfinished
+from tidelog.node.log.swap import put_in_force
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.runtime.cleaner_worker import Failed, Order, Worker, WorkerDiedError
 from tidelog.node.runtime.flusher import Flusher
@@ -308,7 +308,7 @@ class CleanerThread:
                     case Failed(failure):
                         self._note_failure(found, done, failure)
                     case Cleaned(old):
-                        if not self._put_in_force(found.log, result):
+                        if not self._put_in_force(found, result):
                             self._on_loop(partial(self._overtaken, found))
                             return False
                         done = old[-1].end
@@ -320,18 +320,11 @@ class CleanerThread:
     def _note_failure(self, found: Candidate, done: int, failure: Failure) -> None:
         self._on_loop(partial(self._failed, found, done, failure))
 
-    def _put_in_force(self, log: Log, cleaned: Cleaned) -> bool:
+    def _put_in_force(self, found: Candidate, cleaned: Cleaned) -> bool:
         """Whether the log is still what it was when the pass began."""
-        bases = [one.base for one in cleaned.old]
-        take = partial(log.take_cleaned, bases, cleaned.size, self._parts.wall_ms())
-        segment = self._on_loop(take)
-        if segment is None:
-            discard_unfinished(log.directory)
-            return False
-        # The old names must be gone for good before a new file may be called like one of them.
-        log.directory.sync()
-        self._on_loop(partial(segment.rename, ""))
-        return True
+        log = found.log
+        remove_at_ms = self._parts.wall_ms() + log.settings.file_delete_delay_ms
+        return put_in_force(log, cleaned, found.cuts, remove_at_ms, self._on_loop)
 
     def _on_loop(self, call: Callable[[], _T]) -> _T:
         """Have the loop call it, between two events; its result."""

@@ -1,0 +1,102 @@
+"""A compacted log whose end is cut off: below a hole, and while a pass puts its work in force."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.compaction import append, batches_of, compact, records_of
+from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
+from harness.mortal_disk import MortalDisk
+from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.log import Log
+from tidelog.node.log.settings import LogSettings
+
+SETTINGS = LogSettings(compact=True, delete=False, segment_bytes=100_000)
+
+
+class Place:
+    """A log of three sealed segments, the first two of which a pass makes one."""
+
+    def __init__(self) -> None:
+        self.disk = MortalDisk()
+        self.logs = open_logs(self.disk.directory(), settings=SETTINGS)
+        self.log = self.logs.create("t", 0, TOPIC_ID, SETTINGS)
+        for value in (b"1", b"2", b"3"):
+            append(self.log, [(b"a", value), (b"b", value)])
+            self.log.roll(NOW_MS)
+        flush(self.log)
+
+    def start_again(self, *, power: bool) -> Log:
+        if power:
+            self.disk.lose_power()
+        else:
+            self.disk.kill()
+        logs: LogDirectory = open_logs(
+            self.disk.directory(), boot_id="boot-2" if power else "boot-1"
+        )
+        found = logs.log("t", 0)
+        assert found is not None
+        return found
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power lost"])
+@pytest.mark.parametrize(("offset", "end"), [(2, 0), (4, 0), (5, 0), (6, 6), (7, 7)])
+def test_a_cut_behind_a_hole_ends_the_log_before_it(offset: int, end: int, *, power: bool) -> None:
+    """A follower would else miss what its leader has in the hole, and a start call it damage."""
+    place = Place()
+    append(place.log, [(b"c", b"1")])
+    append(place.log, [(b"c", b"2")])
+    flush(place.log)
+    compact(place.logs, place.log)
+    assert [header.base_offset for header, _ in batches_of(place.log)] == [4, 6, 7]
+    assert place.log.truncate_to(offset) == end
+    assert place.start_again(power=power).end == end
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power lost"])
+@pytest.mark.parametrize("cut_after", range(4))
+@pytest.mark.parametrize("offset", [0, 1, 3])
+def test_what_a_cut_took_never_comes_back_from_a_pass(
+    offset: int, cut_after: int, *, power: bool
+) -> None:
+    """The cut comes between any two steps by which the pass is put in force, and then a crash."""
+    place = Place()
+    log, steps = place.log, 0
+
+    def on_loop(call: Callable[[], Any]) -> Any:
+        nonlocal steps
+        if steps == cut_after:
+            log.truncate_to(offset)
+        steps += 1
+        return call()
+
+    compact(place.logs, log, on_loop=on_loop)
+    if steps == cut_after:
+        log.truncate_to(offset)
+    end = log.end
+    append(log, [(b"new", b"4")])
+    found = place.start_again(power=power)
+    rows = records_of(found)
+    assert [row for row in rows if row.offset >= end and row.key != b"new"] == []
+    assert found.end <= end + 1
+
+
+def test_a_pass_over_a_log_that_was_cut_and_grew_again_is_not_put_in_force() -> None:
+    """Its segments begin where they did, but hold another history."""
+    place = Place()
+    log = place.log
+
+    def on_loop(call: Callable[[], Any]) -> Any:
+        if log.cuts == 0:
+            log.truncate_to(2)
+            for value in (b"4", b"5"):
+                append(log, [(b"a", value), (b"b", value)])
+                log.roll(NOW_MS)
+            flush(log)
+        return call()
+
+    compact(place.logs, log, on_loop=on_loop)
+    rows = {row.key: row.value for row in records_of(log)}
+    assert rows == {b"a": b"5", b"b": b"5"}
+    assert len(records_of(log)) == 6, "nothing was replaced"
