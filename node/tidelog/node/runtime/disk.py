@@ -26,6 +26,8 @@ GIVEN_BACK = 16
 """Descriptors, where there are too few: more than the threads of a flush open at one time."""
 PERMISSIONS = 0o640
 DIRECTORY_PERMISSIONS = 0o750
+RESTING_MAX = 64
+"""Directories at rest that are synced at a time: it must not hold up the syncs of others."""
 
 
 def open_disk(
@@ -453,6 +455,19 @@ class DiskDirectory:
                     os.fsync(fd)
         finally:
             os.close(fd)
+
+    def sync_resting(self, age_ns: int) -> int:
+        """Sync what of it was changed so long ago, and not synced since, if the ledger keeps files
+        for that; how many directories. In any thread."""
+        found = [
+            path
+            for path in self.ledger.resting(age_ns)
+            if path == self.path or path.startswith(f"{self.path}/")
+        ][:RESTING_MAX]
+        for path in found:
+            place = self if path == self.path else self.directory(path.rpartition("/")[2])
+            place.sync()
+        return len(found)
 
 
 class HeldFile:

@@ -481,6 +481,20 @@ class Ledger(Unrecorded):
         if submitted:
             self._targets[submitted] = self._targets.get(submitted, 0) + 1
 
+    def resting(self, age_ns: int) -> list[str]:
+        """Of a busy directory some other sync lets the files go soon. If it is at rest, nobody
+        syncs it, and they would stay for good."""
+        before = time.monotonic_ns() - age_ns
+        with self._lock:
+            found = {
+                directory
+                for directory, names in self._names.items()
+                for entry in names.values()
+                if entry.durable in self._aside and self._rows.stamp_of(entry.place) <= before
+            }
+        places = self._directories() if found else {}
+        return sorted(places[directory] for directory in found & places.keys())
+
     # -- another process's, and an earlier life's
 
     def absorb(self, parts: Sequence[memoryview]) -> None:
@@ -499,6 +513,7 @@ class Ledger(Unrecorded):
                     case FlushedRow(inode=inode, at=at, took_ns=took_ns):
                         self._flushed.note(inode, at - took_ns, at)
             self._absorb_names(names)
+            self._absorb_aside(names)
             gone = self._unwanted()
         self._drop(gone)
 
@@ -540,6 +555,16 @@ class Ledger(Unrecorded):
             self._change(row.directory, row.name, was=row.durable, now=current)
             if row.name in names:  # else there was no room
                 names[row.name].done = current
+
+    def _absorb_aside(self, rows: Iterable[NameRow]) -> None:
+        """With the lock: the files that it kept for these names are kept by this one now."""
+        for inode in {row.durable for row in rows} - self._aside.keys() - {0}:
+            for beside in self._tops.values():
+                path = f"{undo_directory(beside)}/{inode}"
+                if inode_of(path) == inode:
+                    self._aside[inode] = path
+                    if inode not in self._targets:
+                        self._orphans.append(inode)
 
     def _take_up(self) -> None:
         pending: list[NameRow] = []

@@ -38,6 +38,7 @@ from tidelog.node.runtime.process import EventLog
 
 _NO_FAULT_OF_THE_DISK: Final = FULL | SHORT
 _PROBE_AGAIN_S: Final = 1.0
+_RESTING_NS: Final = 60_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class _Kept:
         self.path = os.path.abspath(logs.path)  # noqa: PTH100 -- a text for an answer
         self.probe_at = 0.0
         """Not before: one look at a time, and not many."""
+        self.is_syncing = False
+        """Whether directories at rest are being synced."""
 
     def space(self) -> Space:
         if self.logs.failure is not None:
@@ -206,8 +209,9 @@ class Storage:
         for kept in self._working():
             kept.cache.turn(now)
 
-    def keep_house(self) -> None:
-        """Roll segments that are too old though nothing is written, remove files let go of."""
+    def keep_house(self, resting_ns: int = _RESTING_NS) -> None:
+        """Roll segments that are too old though nothing is written, remove files let go of, sync
+        directories that were not changed for so long if files are kept until they are synced."""
         now_ms = self._parts.wall_ms()
         for kept in self._working():
             try:
@@ -216,6 +220,23 @@ class Storage:
                 kept.logs.purge(now_ms)
             except OSError as error:
                 self._refused(kept.logs, error)
+            self._sync_resting(kept, resting_ns)
+
+    def _sync_resting(self, kept: _Kept, resting_ns: int) -> None:
+        if kept.is_syncing or kept.logs.failure is not None:
+            return
+        kept.is_syncing = True
+        sync = self._places[kept.logs].sync_resting
+        future = self._parts.loop.run_in_executor(None, sync, resting_ns)
+        future.add_done_callback(lambda done: self._synced_resting(kept, done))
+
+    def _synced_resting(self, kept: _Kept, done: "asyncio.Future[int]") -> None:
+        kept.is_syncing = False
+        error = done.exception()
+        if isinstance(error, OSError):
+            self._doubt_all_of(kept.logs, error)
+        elif error is not None:
+            raise error
 
     @property
     def flushes(self) -> int:

@@ -40,6 +40,10 @@ class Unrecorded:
     def syncing_names(self, fd: int) -> _Context:
         return nullcontext()
 
+    def resting(self, age_ns: int) -> list[str]:
+        """Directories of which files are kept aside, that were changed so long ago."""
+        return []
+
     def helper(self) -> list[str]:
         """What to tell a process that is to write into the same directories."""
         return []
