@@ -226,6 +226,33 @@ def test_an_attach_from_the_future_waits_for_the_leader_s_metadata() -> None:
     assert [type(one) for one in answered] == [Attached]
 
 
+@pytest.mark.parametrize("kind", [Attach, Attached])
+def test_an_attach_without_an_answer_disturbs_no_other_partition(kind: type[Message]) -> None:
+    """It alone is repeated: in a new stream all the others would have to vouch again."""
+    scene = Scene(*ALL, partitions=2)
+    cluster = scene.cluster
+    scene.wrote(A)
+    scene.settle()
+    channels: set[int] = set()
+
+    def lost(sender: BrokerId, to: BrokerId, one: Message) -> bool:
+        if (sender, to) == (B, A) and isinstance(one, Attach) and one.partition == 1:
+            channels.add(one.channel)
+        on_it = isinstance(one, Attach | Attached) and one.channel in channels
+        return {sender, to} == {A, B} and isinstance(one, kind) and on_it
+
+    scene.lost = lost
+    cluster.elect(A, B, C, partition=1)
+    scene.said.clear()
+    for _ in range(50):
+        cluster.run(100)
+        scene.wrote(A)
+    assert not any(isinstance(one, Open) for _, _, one in scene.said)
+    assert 5 <= len(channels) <= 12
+    scene.lost = _nothing
+    scene.cluster.until(lambda: scene.isr(1) == {A, B, C}, within_ms=2_000)
+
+
 @pytest.mark.parametrize("kind", [Batch, Bytes])
 def test_a_lost_last_message_is_found_out(kind: type[Message]) -> None:
     scene = Scene(*ALL, ring_bytes=4_096 if kind is Batch else 0)

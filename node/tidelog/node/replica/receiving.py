@@ -243,11 +243,12 @@ class Receiving:
                 self._open(now, stream)
 
     def _keep(self, now: Instant, stream: Incoming) -> None:
-        if stream.asked:
-            oldest = next(iter(stream.asked.values()))
-            if now - oldest >= ms(ANSWER_WITHIN_MS):
-                self._open(now, stream)
-                return
+        for channel, since in list(stream.asked.items()):
+            if now - since < ms(ANSWER_WITHIN_MS):
+                break  # they stand in the order in which they were asked
+            replica = stream.channels[channel]
+            self._detach(stream, replica, said=True)
+            self._attach(now, stream, replica)
         for replica, when in list(stream.later.items()):
             if when <= now:
                 self._attach(now, stream, replica)
