@@ -52,6 +52,16 @@ def test_a_new_partition_starts_with_the_replicas_that_live() -> None:
 # -- brokers go
 
 
+def test_an_added_replica_that_goes_is_not_eligible_while_enough_others_are_in_sync() -> None:
+    """A lone replica that is being moved commits alone: whoever joins and goes misses the rest."""
+    moving = PartitionView(
+        replicas=ALL, isr=(ONE, TWO), leader=ONE, adding=(TWO, THREE), removing=(ONE,)
+    )
+    after = elections.brokers_lost(moving, {TWO}, fit(ONE, THREE), TWO_OF)
+    assert after is not None
+    assert (after.isr, after.elr) == ((ONE,), ())
+
+
 def test_the_next_replica_in_sync_leads_when_the_leader_is_lost() -> None:
     after = elections.brokers_lost(view(ONE, TWO, THREE), {ONE}, fit(TWO, THREE), ONE_OF)
     assert after == PartitionView(

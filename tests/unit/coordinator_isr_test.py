@@ -254,3 +254,42 @@ def test_a_change_that_nobody_answers_is_given_up() -> None:
     altered = talk.alter_isr(0, change)
     talk.wait(ALTER_ISR_TIMEOUT_MS)
     assert altered.result is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_no_outcome_is_told_before_the_records_it_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that is far behind is sent no records for a while. It takes a refusal for the end of
+    its proposal, so it must not hear of one while the record that took it is held back."""
+    monkeypatch.setattr("tidelog.coordinator.controller.feed.FEED_RECORDS_IN_FLIGHT", 1)
+    conversation = Conversation()
+    conversation.start_coordinator()
+    for broker in (1, 2, 3):
+        conversation.start_broker(broker)
+    conversation.settle()
+    conversation.create(1, topic("t", assignments={0: [1, 2, 3]}))
+    conversation.settle()
+
+    def coordinate() -> None:
+        while conversation.inbox:
+            conversation.deliver_one()
+        conversation.force()
+
+    conversation.create(2, topic("other"))
+    coordinate()  # broker 1 is sent this, and does not say that it has it
+    image = conversation.sides[ONE].link.image
+    view = image.names["t"].partitions[0]
+    change = IsrChange(
+        topic=image.names["t"].id,
+        partition=0,
+        leader_epoch=view.leader_epoch,
+        partition_epoch=view.partition_epoch,
+        isr=tuple((one, image.brokers[one].epoch) for one in (ONE, TWO)),
+    )
+    taken = conversation.alter_isr(1, change)
+    coordinate()
+    refused = conversation.alter_isr(1, change)
+    coordinate()
+    assert conversation.front is not None
+    assert conversation.front.feed.image.names["t"].partitions[0].isr == (ONE, TWO)
+    conversation.settle()
+    assert image.names["t"].partitions[0].isr == (ONE, TWO)
+    assert (taken.result, refused.result) == (ErrorCode.REQUEST_TIMED_OUT,) * 2

@@ -126,6 +126,27 @@ def test_of_what_was_not_forced_out_a_power_loss_leaves_whole_batches_or_nothing
     assert loaded.image in [replayed(disk.controlled.log[:end]) for end in whole]
 
 
+def test_a_sealed_segment_that_a_killed_life_did_not_force_out_is_forced_out_by_the_next(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next life decides on its records, so a power loss must not take them after that."""
+    journal, _ = disk.load()
+    with monkeypatch.context() as killed:
+        killed.setattr(journal, "_flush", lambda: None)  # it was killed before
+        for name in "defghi":
+            disk.write(journal, name + "x" * 200)
+            disk.write(journal, *(f"{name}{number}" + "x" * 200 for number in range(6)))
+    sealed = [one for one in disk.log.names() if one.endswith(".log")]
+    assert len(sealed) > 2
+    disk.memory.kill()
+    journal, loaded = disk.load()
+    assert loaded.image == disk.controlled.image
+    disk.write(journal, "last")
+    disk.memory.lose_power(None)
+    _, loaded = disk.load(AFTER_POWER_LOSS)
+    assert loaded.image == disk.controlled.image
+
+
 def _fail(_: object) -> None:
     raise OSError(errno.EIO, "worn out")
 

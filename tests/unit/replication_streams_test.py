@@ -4,8 +4,10 @@ import pytest
 
 from harness.scenes import Scene
 from harness.simulated_cluster import A, B, C
-from tidelog.kernel.ids import BrokerId
+from tidelog.kernel.ids import BrokerId, Offset
+from tidelog.node.ipc.ring import RingReader
 from tidelog.node.replica.feeds import Outgoing
+from tidelog.node.replica.leader import UNKNOWN
 from tidelog.node.replica.sending import (
     BURST_SHARE,
     CATCH_UP_SHARE,
@@ -20,6 +22,7 @@ from tidelog.wire.replication import (
     Batch,
     Bytes,
     Closed,
+    Head,
     LeaveRing,
     LeftRing,
     Message,
@@ -27,6 +30,7 @@ from tidelog.wire.replication import (
     Opened,
     Refused,
     State,
+    encode,
 )
 
 ALL = (A, B, C)
@@ -369,3 +373,57 @@ def test_credit_of_a_partition_that_is_gone_serves_the_others() -> None:
     scene.cluster.delete(gone)
     end = scene.cluster.replica(A, other).log.end
     scene.cluster.until(lambda: scene.cluster.replica(C, other).log.end == end, within_ms=3_000)
+
+
+def test_an_ack_of_an_earlier_leader_epoch_counts_for_nothing() -> None:
+    """The same broker leads on in a new epoch, and a follower has not heard of it."""
+    scene = Scene(*ALL)
+    cluster = scene.cluster
+    scene.wrote(A, 3)
+    scene.settle()
+    cluster.network.cut_from(BrokerId(3_000), B)
+    cluster.elect(A, B, C, epoch=1)
+    scene.clients.write(A)
+    scene.settle()
+    leader = cluster.replica(A).leader
+    assert leader is not None
+    assert (leader.epoch, leader.ends[C], leader.ends[B], scene.high(A)) == (1, 4, UNKNOWN, 3)
+
+
+def test_an_ack_of_more_than_was_sent_is_not_believed() -> None:
+    scene = Scene(A, B, ring_bytes=0)
+    cluster = scene.cluster
+    scene.wrote(A)
+    scene.settle()
+    scene.lost = lambda sender, _to, one: sender == B and isinstance(one, Ack)
+    for _ in range(4):
+        scene.clients.write(A, acks=1, size=900_000)
+    scene.settle()
+    (feed,) = _sending(scene)._feeds[cluster.replica(A)]
+    assert feed.sent < scene.end(A)
+    lives, stream = cluster.lives, feed.outgoing.address.stream
+    head = Head(B, lives[B].incarnation, lives[A].incarnation, stream)
+    ack = Ack(feed.channel, Offset(scene.end(A)), Offset(0))
+    lives[A].received([bytes(part) for part in encode(head, [(ack, None)])])
+    assert scene.high(A) == 1
+
+
+def test_what_a_follower_passed_in_the_ring_may_be_written_over_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its leader runs at the same time: as soon as the cursor moves, that place is used again."""
+    passed = RingReader.passed
+
+    def overwritten(self: RingReader, position: int) -> None:
+        before, size = self._cursor[self._me], len(self._data)
+        passed(self, position)
+        for at in range(before, position):
+            self._data[at % size] = 0
+
+    monkeypatch.setattr(RingReader, "passed", overwritten)
+    scene = Scene(A, B)
+    for _ in range(20):
+        scene.wrote(A, 3)
+    scene.settle()
+    assert scene.cluster.lives[B].troubles == []
+    assert scene.content(B) == scene.content(A)

@@ -151,3 +151,43 @@ def test_a_refused_proposal_is_not_repeated_with_every_ack(monkeypatch: pytest.M
         cluster.run(500)
     assert 3 <= len(_proposals(scene, A)) <= 7
     scene.until_isr(A, B, C)
+
+
+def test_nothing_is_committed_before_enough_are_written_down_to_be_in_sync() -> None:
+    """A is in sync alone, C is eligible, B is only proposed: if A dies now, C is elected, and has
+    nothing of what A and B have since."""
+    scene = Scene(A, B, C, lag_ms=1_000)
+    cluster = scene.cluster
+    scene.wrote(A, 3)
+    scene.settle()
+    cluster.kill(B)
+    scene.until_isr(A, C)
+    cluster.kill(C)
+    scene.until_isr(A)
+    assert cluster.view().elr == (C,)
+    scene.clients.write(A, acks=1)
+    cluster.network.cut_from(A, COORDINATOR)
+    cluster.start(B)
+    cluster.until(lambda: _leader(scene, A).proposing)
+    scene.clients.write(A, acks=1)
+    cluster.run(500)
+    assert (scene.end(B), scene.high(A)) == (5, 3)
+
+
+def test_a_follower_of_a_life_that_the_leader_has_not_heard_of_is_not_proposed() -> None:
+    """The leader's image still shows the life before; the controller would refuse it."""
+    scene = Scene(A, B, min_isr=1, lag_ms=1_000)
+    cluster = scene.cluster
+    scene.wrote(A, 3)
+    scene.apart(A, B)
+    scene.until_isr(A)
+    cluster.network.cut_from(COORDINATOR, A)
+    cluster.kill(B)
+    scene.start(B)
+    cluster.notes.clear()
+    scene.together(A, B)
+    cluster.run(1_500)
+    assert _leader(scene, A).ends[B] == 3
+    assert _proposals(scene, A) == []
+    cluster.network.heal_link(A, COORDINATOR, lose=False)
+    scene.until_isr(A, B)

@@ -206,6 +206,26 @@ def test_who_has_all_of_the_high_watermark_but_not_of_the_epoch_s_start_may_not_
     assert leader.may_join(THREE)
 
 
+def test_a_follower_that_lacks_one_committed_record_may_not_join() -> None:
+    leader = leader_of(view(isr=(ONE, TWO)), end=5, high_watermark=5)
+    vouch(leader, THREE, 4)
+    assert not leader.may_join(THREE)
+    vouch(leader, THREE, 5)
+    assert leader.may_join(THREE)
+
+
+def test_a_proposed_replica_is_none_of_those_that_must_be_in_sync() -> None:
+    """Before its record is written, another one may be elected: the eligible one, without it."""
+    leader = leader_of(view(isr=(ONE,)), end=5, high_watermark=5, min_in_sync=2)
+    vouch(leader, TWO, 5)
+    assert propose(leader, 0, TWO) == (ONE, TWO)
+    assert not leader.enough_in_sync()
+    leader.appended(START, Offset(6))
+    assert vouch(leader, TWO, 6) is None
+    confirmed = leader.confirmed(view(isr=(ONE, TWO), partition_epoch=1), 2)
+    assert confirmed == AdvanceHighWatermark(Offset(6))
+
+
 def test_a_slow_member_that_had_all_of_a_moment_ago_stays() -> None:
     leader = leader_of(view((ONE, TWO), (ONE, TWO)))
     for second in range(60):
