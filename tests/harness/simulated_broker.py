@@ -21,6 +21,7 @@ from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.broker_settings import BrokerSettings
+from tidelog.node.image_steps import ImageSteps, Parts
 from tidelog.node.ipc.layout import Fences
 from tidelog.node.ipc.standing import Standing
 from tidelog.node.log_settings import log_settings
@@ -77,7 +78,6 @@ class Life:
         self._link_at: Instant | None = None
         self._calls: dict[int, Callable[[link.Result], None]] = {}
         self._last_call = 0
-        self._swept = False
         self.standing = Standing(fences, me, self._on_lost)
         self.waiting = Waiting(SimulatedAlarm(self, self._on_alarm).set)
         self.replicas = Replicas()
@@ -95,6 +95,7 @@ class Life:
             broker_settings=self.configs.given,
             on_trouble=lambda key, reason: self.troubles.append((key, reason)),
         )
+        self.steps = self._make_steps()
         self.link = self._make_link()
         self.broker = self._make_broker()
         self.broker.groups.alarm = SimulatedAlarm(self, self.broker.groups.ring).set
@@ -373,32 +374,43 @@ class Life:
         self.storage.close_clean(self.high_watermarks())
 
     def _on_image_changed(self, image: MetadataImage, changes: Changes) -> None:
-        self.standing.is_lost()
-        now = self.world.now
+        self.steps.take(self.world.now, image, changes)
+
+    def _make_steps(self) -> ImageSteps:
+        """As the process makes them; there are no neighbours to look at."""
+        return ImageSteps(
+            Parts(
+                hosting=self.hosting,
+                logs=self.logs,
+                is_lost=self.standing.is_lost,
+                follow_settings=self._follow_settings,
+                on_swept=lambda _gone: None,
+                on_disk_failed=_raise,
+                look_at_storage=self.storage.look,
+                others=(lambda now, image, _changes: self.machine.image_changed(now, image),),
+                after=(
+                    lambda now, _image, changes: self.broker.groups.image_changed(now, changes),
+                    lambda now, _image, _changes: self.transactions.service.image_changed(now),
+                    lambda now, _image, changes: self.broker.brokers_changed(now, changes.brokers),
+                ),
+                is_serving=lambda: self.serving,
+                tell_damage=lambda logs: self.link_step(link.DamageTold(logs)),
+                note_heard=self._note_heard,
+            )
+        )
+
+    def _follow_settings(self, image: MetadataImage) -> None:
         self.configs.follow(image)
-        if not self._swept:
-            self._swept = True
-            self.hosting.sweep(image)
-        self.hosting.follow(now, changes)
-        self.storage.look()
-        self.hosting.configured(now, image, changes)
-        self.machine.image_changed(now, image)
-        self._tend()
-        self.broker.groups.image_changed(now, changes)
-        self.transactions.service.image_changed(now)
-        self.broker.brokers_changed(now, changes.brokers)
 
     def _tend(self) -> None:
-        told = self.hosting.tend(self.world.now, self.link.image)
-        if told:
-            self.link_step(link.DamageTold(told))
-        elif self.serving and self.logs.has_untold:
-            self.storage.heard(of_all=self.hosting.has_told_all(self.link.image))
-        self.storage.look()
+        self.steps.tend(self.world.now, self.link.image)
+
+    def _note_heard(self) -> None:
+        self.storage.heard(of_all=self.hosting.has_told_all(self.link.image))
 
     def _on_registered(self, epoch: Offset) -> None:
         self.standing.registered(epoch)
-        self.storage.heard(of_all=self.hosting.has_told_all(self.link.image))
+        self._note_heard()
         self.machine.registered(self.world.now, epoch)
         self.transactions.service.registered(self.world.now)
         self.serving = not self.stopping
@@ -409,3 +421,7 @@ class Life:
         self.transactions.service.lost(self.world.now)
         self.serving = False
         self.end_connections()
+
+
+def _raise(error: OSError) -> None:
+    raise error

@@ -369,7 +369,7 @@ class SimulatedCluster(TopicRequests):
         )
 
     def turned(self, life: Life) -> None:
-        if life._swept and self._swept.get(life.me) != life.incarnation:
+        if life.steps.swept and self._swept.get(life.me) != life.incarnation:
             self._swept[life.me] = life.incarnation
             self._look_anew(life)  # it may have deleted what no topic has
         # Who has not heard of a deletion still has a replica that nothing is known of any more.

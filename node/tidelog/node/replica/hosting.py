@@ -192,6 +192,11 @@ class Hosting:
                 self._take_offline(now, key)
                 self._replicas.damaged[key] = False
 
+    @property
+    def has_damage(self) -> bool:
+        """Whether `tend` has anything to see to."""
+        return bool(self._replicas.damaged)
+
     def tend(self, now: Instant, image: MetadataImage) -> tuple[DamagedLog, ...]:
         """See to replicas whose files are damaged; now and then, and when the image changed.
 

@@ -6,7 +6,7 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from tidelog.kernel import limits
@@ -25,6 +25,7 @@ from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
 from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.few_lines import FewLines
+from tidelog.node.image_steps import ImageSteps, Parts
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.coordinator_link import CoordinatorLink, Hooks
 from tidelog.node.ipc.events import Kind
@@ -89,7 +90,6 @@ class BrokerProcess:
         self._launch = launch
         self._log = log
         self._stopping = False
-        self._swept = False
         self._serving = False
         self._ticks = 0
         self._led = 0
@@ -257,6 +257,7 @@ class BrokerProcess:
             broker_settings=self._settings.given,
             on_trouble=self._on_trouble,
         )
+        self._steps = self._make_steps()
 
     def _note_recovery(self) -> None:
         for name, size, cut in self._logs.recovered:
@@ -278,43 +279,44 @@ class BrokerProcess:
         return Listener(parts, self._bounds())
 
     def _on_image_changed(self, image: MetadataImage, changes: Changes) -> None:
-        self._standing.is_lost()
         now = Instant(time.monotonic_ns())
-        # First of all, for what is opened now shall have the settings of now.
-        self._follow_settings(image)
-        try:
-            if not self._swept:
-                self._swept = True
-                gone = self._hosting.sweep(image)
-                if gone:
-                    some = [f"{topic}-{partition}" for topic, partition in gone[:_NAMED_MAX]]
-                    self._log.info("deleted_topics_swept", logs=len(gone), among_them=some)
-            self._hosting.follow(now, changes)
-        except OSError as error:
-            # A directory could not be put aside: a topic of its name must never meet its files.
-            self._on_disk_failed(error)
-        self._storage.look()
-        self._hosting.configured(now, image, changes)
-        self._replicator.image_changed(image)
-        self._neighbours.follow(image, changes.brokers)
-        self._tend(now)
-        self._broker.groups.image_changed(now, changes)
-        self._transactor.image_changed()
-        self._broker.brokers_changed(now, changes.brokers)
+        self._steps.take(now, image, changes)
         self._led = self._replicas.leading()
         self._publish(now)
 
+    def _make_steps(self) -> ImageSteps:
+        """Callbacks for what is made later."""
+        return ImageSteps(
+            Parts(
+                hosting=self._hosting,
+                logs=self._logs,
+                is_lost=self._standing.is_lost,
+                follow_settings=self._follow_settings,
+                on_swept=self._on_swept,
+                on_disk_failed=self._on_disk_failed,
+                look_at_storage=self._storage.look,
+                others=(
+                    lambda _now, image, _changes: self._replicator.image_changed(image),
+                    lambda _now, image, changes: self._neighbours.follow(image, changes.brokers),
+                ),
+                after=(
+                    lambda now, _image, changes: self._broker.groups.image_changed(now, changes),
+                    lambda _now, _image, _changes: self._transactor.image_changed(),
+                    lambda now, _image, changes: self._broker.brokers_changed(now, changes.brokers),
+                ),
+                is_serving=lambda: self._serving,
+                tell_damage=lambda logs: self._link.tell_damage(logs),  # noqa: PLW0108 -- it comes later
+                note_heard=self._note_heard,
+            )
+        )
+
+    def _on_swept(self, gone: Sequence[TopicPartition]) -> None:
+        if gone:
+            some = [f"{topic}-{partition}" for topic, partition in gone[:_NAMED_MAX]]
+            self._log.info("deleted_topics_swept", logs=len(gone), among_them=some)
+
     def _tend(self, now: Instant) -> None:
-        """Damaged replicas begin anew; those the cluster counts on it is told of."""
-        if not self._replicas.damaged:
-            return
-        image = self._link.image
-        told = self._hosting.tend(now, image)
-        if told:
-            self._link.tell_damage(told)
-        elif self._serving and self._logs.has_untold and self._hosting.has_told_all(image):
-            self._note_heard()  # the image says so
-        self._storage.look()
+        self._steps.tend(now, self._link.image)
 
     def _on_flushed(self, now: Instant, key: TopicPartition) -> None:
         replica = self._replicas.get(key)
