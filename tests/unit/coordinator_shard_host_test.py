@@ -105,6 +105,17 @@ def test_a_refusal_waits_too_for_it_may_tell_of_what_is_not_committed() -> None:
     assert host.step(NOW, LogCommitted(Offset(1))) == [says(1, "ok"), refusal]
 
 
+def test_a_refusal_waits_for_what_nobody_asked_for() -> None:
+    """What time brought about, or somebody else wrote, has no reply in front of the refusal."""
+    refusal: Reply[str] = Reply(RequestId(1), Refusal(ErrorCode.INVALID_REQUEST, "no"))
+    shard = Words()
+    host = ShardHost(shard)
+    shard.replay("a")
+    host.step(NOW, LogGrown(Offset(1)))
+    assert host.step(NOW, asks(1, "no")) == []
+    assert host.step(NOW, LogCommitted(Offset(1))) == [refusal]
+
+
 def test_a_commit_in_between_lets_only_the_earlier_replies_go() -> None:
     host = ShardHost(Words())
     host.step(NOW, asks(1, "a"))

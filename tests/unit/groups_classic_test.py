@@ -299,3 +299,20 @@ def test_a_static_member_that_gives_itself_no_time_to_join_stops_nobody(
     bench.later(60_000)
     assert described(bench).group_state == "PreparingRebalance"
     form(bench, away, Client(bench))
+
+
+def test_a_static_member_that_is_away_while_the_others_sync_is_given_up(bench: GroupBench) -> None:
+    """It may come back for as long as a rebalance takes, however long its session is."""
+    away = Client(bench, instance="i", session_ms=300_000, rebalance_ms=5_000)
+    other = Client(bench, rebalance_ms=5_000, session_ms=60_000)
+    form(bench, other, away)
+    assert other.leads
+    joining = other.start_joining()
+    bench.later(5_000)
+    assert other.take(joining.answer()) == 0
+    assert sorted(other.members) == sorted([other.member_id, away.member_id])
+    assert other.start_syncing({other.member_id: b"all"}).answer().error_code == 0
+    assert {one.member_id for one in described(bench).members} == {other.member_id, away.member_id}
+    bench.later(5_000)
+    assert {one.member_id for one in described(bench).members} == {other.member_id}
+    assert other.beat() == ErrorCode.REBALANCE_IN_PROGRESS

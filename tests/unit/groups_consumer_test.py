@@ -306,7 +306,8 @@ def test_offsets_are_committed_and_fetched_in_the_members_epoch() -> None:
     group = group_of(t=1)
     of = group.group
     of.check_commit(group.now, Who("", None, -1), of_t(0))
-    Client(group, "a", "t").beat()
+    client = Client(group, "a", "t")
+    client.beat()
     of.check_commit(group.now, Who("a", None, 1), of_t(0, 1))
     of.check_fetch("a", 1)
     of.check_fetch(None, -1)
@@ -314,6 +315,11 @@ def test_offsets_are_committed_and_fetched_in_the_members_epoch() -> None:
     assert refusal(of.check_commit, group.now, Who("a", None, 0), of_t(0)) == stale
     assert refusal(of.check_commit, group.now, Who("", None, -1), of_t(0)) == unknown
     assert refusal(of.check_fetch, "a", 2) == stale
+    group.topics.set(t=2)
+    client.beat()
+    assert client.epoch == 2
+    of.check_fetch("a", 2)
+    assert refusal(of.check_fetch, "a", 1) == stale
     assert refusal(of.check_fetch, "b", 1) == unknown
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.classic_clients import Client, form, listed
 from harness.group_bench import GroupBench, commit, elected_again, fetch_offsets
 from harness.transactions import end_in_group, group_partition, pend
 from tidelog.kernel.ids import Offset
@@ -145,6 +146,42 @@ def test_an_offset_does_not_expire_while_a_transaction_may_change_it(bench: Grou
     end_in_group(bench, "g", 7, committed=False)
     bench.later(HOUR_MS)
     assert fetch_offsets(bench, "g") == {}
+
+
+def test_a_group_stays_while_a_transaction_commits_for_it(bench: GroupBench) -> None:
+    """Its members are gone, and all that it committed so far is too old."""
+    client = Client(bench)
+    form(bench, client)
+    assert client.leave() == 0
+    pend(bench, "g", 5)
+    bench.later(2 * HOUR_MS)
+    assert listed(bench) == [("g", "consumer", "Empty", "classic")]
+    end_in_group(bench, "g", 7, committed=False)
+    bench.later(HOUR_MS)
+    assert listed(bench) == []
+
+
+def test_a_member_known_by_its_instance_alone_is_checked_as_a_member(bench: GroupBench) -> None:
+    form(bench, Client(bench, instance="i"))
+    said = pend(bench, "g", 5, who=Who("", "i", -1))
+    assert said == Refusal(ErrorCode.FENCED_INSTANCE_ID)
+    said = pend(bench, "g", 5, who=Who("", "another", -1))
+    assert said == Refusal(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+@pytest.mark.parametrize("topics", [None, ("t",)])
+def test_who_asks_for_all_topics_is_told_what_a_transaction_may_change(
+    bench: GroupBench, topics: tuple[str, ...] | None
+) -> None:
+    commit(bench, "g", {"t": [1]})
+    pend(bench, "g", 5)
+    rows = k09_offset_fetch.OffsetFetchRequestTopics
+    asked = None if topics is None else [rows(name=one, partition_indexes=[0]) for one in topics]
+    wanted = k09_offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=asked)
+    request = k09_offset_fetch.OffsetFetchRequest(groups=[wanted], require_stable=True)
+    (found,) = bench.ask(k09_offset_fetch.API, 8, request).groups
+    codes = [row.error_code for topic in found.topics for row in topic.partitions]
+    assert codes == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
 
 
 def test_a_marker_that_comes_while_the_group_is_loaded_counts(bench: GroupBench) -> None:
