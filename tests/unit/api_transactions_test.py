@@ -161,6 +161,20 @@ def test_with_a_partition_that_is_nowhere_none_is_added(bench: GroupBench) -> No
     assert not bench.transactions.forwarded
 
 
+@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, STATE_TOPIC])
+def test_no_client_makes_an_internal_topic_part_of_its_transaction(
+    bench: GroupBench, topic: str
+) -> None:
+    answer = bench.ask(k24_add_partitions_to_txn.API, 3, adding(**{topic: [0], "t": [0]}))
+    rows = {
+        one.name: [row.partition_error_code for row in one.results_by_partition]
+        for one in answer.results_by_topic_v3_and_below
+    }
+    refused, other = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert rows == {topic: [refused], "t": [other]}
+    assert not bench.transactions.forwarded
+
+
 def test_offsets_can_be_added_before_anybody_looked_for_a_group(tmp_path: Path) -> None:
     bench = GroupBench(tmp_path / "log0", partitions=0)
     bench.topic(STATE_TOPIC, 2)

@@ -38,6 +38,7 @@ from tidelog.wire.messages import k26_end_txn as k26
 from tidelog.wire.messages import k65_describe_transactions as k65
 from tidelog.wire.messages import k66_list_transactions as k66
 from tidelog.wire.metadata_records import PartitionCreated, PartitionView, TopicCreated
+from tidelog.wire.transactions import STATE_TOPIC
 
 E = ErrorCode
 TOPICS = [k24.AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
@@ -133,6 +134,38 @@ def test_each_request_becomes_what_it_asks() -> None:
         assert end(version).parts(NOTHING) == [EndTxn(ID, PRODUCER, EPOCH, committed=True)]
     ended = EndTxn(ID, PRODUCER, EPOCH, committed=True, version=2)
     assert end(5).parts(NOTHING) == [ended]
+
+
+@pytest.mark.parametrize("topic", [OFFSETS_TOPIC, STATE_TOPIC])
+def test_a_client_s_transaction_has_no_part_in_an_internal_topic(topic: str) -> None:
+    message = k24.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=ID,
+        v3_and_below_producer_id=PRODUCER,
+        v3_and_below_producer_epoch=EPOCH,
+        v3_and_below_topics=[k24.AddPartitionsToTxnTopic(name=topic, partitions=[0])],
+    )
+    refused = Refusal(E.TOPIC_AUTHORIZATION_FAILED)
+    assert read(k24.API, 3, message).parts(NOTHING) == [refused]
+
+
+@pytest.mark.parametrize("verify_only", [False, True])
+def test_a_broker_s_word_makes_none_part_of_what_keeps_transactions(*, verify_only: bool) -> None:
+    """Offsets of a group are, for brokers add the partition that keeps them."""
+    message = k24.AddPartitionsToTxnRequest(
+        transactions=[
+            k24.AddPartitionsToTxnTransaction(
+                transactional_id=ID,
+                producer_id=PRODUCER,
+                producer_epoch=EPOCH,
+                verify_only=verify_only,
+                topics=[k24.AddPartitionsToTxnTopic(name=topic, partitions=[0])],
+            )
+            for topic in (STATE_TOPIC, OFFSETS_TOPIC)
+        ]
+    )
+    state, offsets = read(k24.API, 5, message).parts(NOTHING)
+    assert state == Refusal(E.TOPIC_AUTHORIZATION_FAILED)
+    assert isinstance(offsets, VerifyPartitions if verify_only else AddPartitions)
 
 
 def test_offsets_wait_for_the_topic_that_keeps_them() -> None:

@@ -29,6 +29,7 @@ from tidelog.kernel.ids import (
     TopicPartition,
     by_topic,
 )
+from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.groups.pattern_syntax import Alphabet
 from tidelog.node.groups.patterns import Pattern, check_pattern
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
@@ -44,6 +45,7 @@ from tidelog.wire.messages import k25_add_offsets_to_txn as k25
 from tidelog.wire.messages import k26_end_txn as k26
 from tidelog.wire.messages import k65_describe_transactions as k65
 from tidelog.wire.messages import k66_list_transactions as k66
+from tidelog.wire.transactions import STATE_TOPIC
 
 _END_BUMPS_FROM: Final = 5
 """The version of EndTxn with which each end takes an epoch."""
@@ -122,12 +124,18 @@ def _add_parts(
         return [_add_part(one) for one in asked.transactions]
     name = asked.v3_and_below_transactional_id
     who = _who(asked.v3_and_below_producer_id, asked.v3_and_below_producer_epoch)
-    return [_checked(name, AddPartitions(name, *who, _partitions(asked.v3_and_below_topics)))]
+    places = _partitions(asked.v3_and_below_topics)
+    if any(topic in INTERNAL_TOPICS for topic, _ in places):
+        return [Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    return [_checked(name, AddPartitions(name, *who, places))]
 
 
 def _add_part(asked: k24.AddPartitionsToTxnTransaction) -> Part:
     name, places = asked.transactional_id, _partitions(asked.topics)
     who = _who(asked.producer_id, asked.producer_epoch)
+    if any(topic == STATE_TOPIC for topic, _ in places):
+        # A marker there would be no coordinator's record. A broker asks so for nobody.
+        return Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if asked.verify_only:
         return _checked(name, VerifyPartitions(name, *who, places))
     return _checked(name, AddPartitions(name, *who, places, BUMPING))

@@ -6,6 +6,7 @@ Versions 4 and 5 are what brokers ask the coordinator themselves. All partitions
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions, transaction_calls
 from tidelog.node.api.call import Call
 from tidelog.node.api.registry import Route
@@ -29,21 +30,25 @@ def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> obj
     asked = [
         (topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions
     ]
-    missing = {one for one in asked if not partitions.exists(call.broker, *one)}
+    refused = {one: code for one in asked if (code := _fault(call, *one)) is not ErrorCode.NONE}
 
     def refusal(code: ErrorCode) -> AddPartitionsToTxnResponse:
         return _answer(request, lambda _one: _SOONER.get(code, code))
 
-    if missing:
-        return _answer(
-            request,
-            lambda one: (
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if one in missing
-                else ErrorCode.OPERATION_NOT_ATTEMPTED
-            ),
-        )
+    if refused:
+        other = ErrorCode.OPERATION_NOT_ATTEMPTED
+        return _answer(request, lambda one: refused.get(one, other))
     return transaction_calls.forward(call, request.v3_and_below_transactional_id, refusal)
+
+
+def _fault(call: Call, topic: str, index: int) -> ErrorCode:
+    """Why a client cannot make this part of its transaction; offsets of a group become part of it
+    by AddOffsetsToTxn."""
+    if topic in INTERNAL_TOPICS:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if not partitions.exists(call.broker, topic, index):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
 
 
 def _answer(
