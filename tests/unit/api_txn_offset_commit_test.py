@@ -201,7 +201,8 @@ def test_of_what_can_be_committed_nothing_nobody_is_asked(bench: GroupBench) -> 
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 4, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         (ErrorCode.CONCURRENT_TRANSACTIONS, 4, ErrorCode.CONCURRENT_TRANSACTIONS),
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, 4, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
-        (ErrorCode.NOT_COORDINATOR, 0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.NOT_COORDINATOR, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_COORDINATOR, 2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (ErrorCode.TRANSACTION_ABORTABLE, 5, ErrorCode.TRANSACTION_ABORTABLE),
         (ErrorCode.PRODUCER_FENCED, 5, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.CONCURRENT_TRANSACTIONS, 5, ErrorCode.CONCURRENT_TRANSACTIONS),
@@ -269,3 +270,14 @@ def test_a_topic_deleted_meanwhile_gets_none_and_the_next_of_its_name_keeps_its_
     assert codes(asked) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     end_in_group(bench, "g", PRODUCER, committed=True)
     assert fetch_offsets(bench, "g", t=1) == {("t", 0): 5}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_producers_of_old_are_told_to_try_again_by_a_code_that_does_not_end_them(
+    bench: GroupBench, version: int
+) -> None:
+    elected_again(bench, 1)  # and its log is not read yet
+    asked = start(bench, {0: 5}, version=version)
+    answer(bench)
+    told, known = ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert codes(asked) == [told if version < 2 else known]

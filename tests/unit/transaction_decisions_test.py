@@ -143,6 +143,15 @@ def test_partitions_that_take_part_already_are_not_written_again() -> None:
     assert not ids.log
 
 
+@pytest.mark.parametrize("state", [one for one in STATES if one is not None])
+def test_no_partition_at_all_begins_no_transaction(state: TxnState) -> None:
+    ids = in_state(state)
+    refused = state in {S.PREPARE_COMMIT, S.PREPARE_ABORT}
+    said = ids.ask(add())
+    assert said == (Refusal(E.CONCURRENT_TRANSACTIONS) if refused else Done())
+    assert not ids.log
+
+
 WAITS: Final = "nothing is written, and who asked waits for the end that is"
 ENDED: dict[TxnState | None, tuple[object, object]] = {
     # asked to commit, asked to abort: a state is what is written.

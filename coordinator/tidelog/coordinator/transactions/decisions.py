@@ -137,7 +137,7 @@ def add_partitions(known: Known, asked: AddPartitions, now_ms: int) -> Step:
     if known.state.is_prepared:
         raise Rejected(ErrorCode.CONCURRENT_TRANSACTIONS)
     is_new = known.state is not TxnState.ONGOING
-    if not is_new and asked.partitions <= known.partitions:
+    if not asked.partitions or (not is_new and asked.partitions <= known.partitions):
         return Step(None, Done())
     grown = replace(
         known,

@@ -18,6 +18,8 @@ from tidelog.wire.messages import k20_delete_topics as deletion
 
 _TIMEOUT_MS_MIN: Final = 1_000
 """A client that asks for less would time out on its own before it could learn anything."""
+_DISABLED_VERSION: Final = 3
+"""From here on clients of DeleteTopics know TOPIC_DELETION_DISABLED."""
 
 
 def create_topics(call: Call, request: creation.CreateTopicsRequest) -> None:
@@ -45,7 +47,9 @@ def delete_topics(call: Call, request: deletion.DeleteTopicsRequest) -> object |
         return deletion.DeleteTopicsResponse(responses=rows)
 
     if not call.broker.settings["delete.topic.enable"]:
-        return refusal(ErrorCode.TOPIC_DELETION_DISABLED)
+        is_told = call.version >= _DISABLED_VERSION
+        code = ErrorCode.TOPIC_DELETION_DISABLED if is_told else ErrorCode.INVALID_REQUEST
+        return refusal(code)
     forward(call, request.timeout_ms, refusal)
     return None
 

@@ -40,6 +40,7 @@ from tidelog.wire.messages.k01_fetch import (
     PartitionData,
 )
 
+_STORAGE_ERROR_VERSION: Final = 6
 _ZSTD_VERSION: Final = 10
 _RACK_VERSION: Final = 11
 """From here on a client may be sent to a follower, and a follower serves it."""
@@ -137,7 +138,7 @@ def _look(plan: _Plan) -> tuple[list[tuple[Want, PartitionData]], int, bool]:
             row = _read(plan, want, left, first=total == 0)
         except Rejected as refused:
             failed = True
-            row = _refusal(want, refused.code)
+            row = _refusal(want, _understood(plan.call.version, refused.code))
         assert row.records is not None
         size = len(row.records)
         total += size
@@ -260,6 +261,13 @@ def _divergence(replica: Replica, want: Want) -> EpochEndOffset | None:
     if epoch == want.last_fetched_epoch and end >= want.fetch_offset:
         return None
     return EpochEndOffset(epoch=epoch, end_offset=end)
+
+
+def _understood(version: int, code: ErrorCode) -> ErrorCode:
+    """The code, or the one that makes clients ask elsewhere who do not know it."""
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERROR_VERSION:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code
 
 
 def _refusal(want: Want, code: ErrorCode) -> PartitionData:

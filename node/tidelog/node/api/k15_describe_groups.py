@@ -47,6 +47,7 @@ def _row(call: Call, name: str, said: Any | Refusal, allowed: int) -> DescribedG
             group_state=state,
             protocol_type="",
             protocol_data="",
+            authorized_operations=operations.NOT_ASKED if code else allowed,
         )
     assert isinstance(said, GroupDescribed)
     return DescribedGroup(

@@ -32,6 +32,11 @@ from tidelog.wire.messages.k28_txn_offset_commit import (
 
 _ABORTABLE_VERSION: Final = 4
 _ADDS_VERSION: Final = 5
+_LOADING_VERSION: Final = 2
+_CODES_OF_OLD: Final = {
+    # Producers of that time end themselves at the first, and try again at the second.
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
 _AWAY: Final = transaction_gate.RETRIABLE - {ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
@@ -48,6 +53,8 @@ def txn_offset_commit(
     ]
 
     def answer(code: ErrorCode) -> TxnOffsetCommitResponse:
+        if call.version < _LOADING_VERSION:
+            code = _CODES_OF_OLD.get(code, code)
         for topic in topics:
             for row in topic.partitions:
                 row.error_code = row.error_code or code

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tidelog.node.api import operations
 from tidelog.node.api.call import Call
 from tidelog.node.api.group_calls import ask_groups
 from tidelog.node.api.registry import Route
@@ -17,20 +18,22 @@ from tidelog.wire.messages.k69_consumer_group_describe import (
 
 def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> None:
     names = list(dict.fromkeys(request.group_ids))
+    allowed = operations.ON_GROUP if request.include_authorized_operations else operations.NOT_ASKED
 
     def answer(said: list[Any | Refusal]) -> ConsumerGroupDescribeResponse:
         return ConsumerGroupDescribeResponse(
-            groups=[_group(name, one) for name, one in zip(names, said, strict=True)]
+            groups=[_group(name, one, allowed) for name, one in zip(names, said, strict=True)]
         )
 
     ask_groups(call, [(name, DescribeConsumerGroup(name)) for name in names], answer)
 
 
-def _group(name: str, said: DescribedGroup | Refusal) -> DescribedGroup:
+def _group(name: str, said: DescribedGroup | Refusal, allowed: int) -> DescribedGroup:
     if isinstance(said, Refusal):
         return DescribedGroup(
             group_id=name, error_code=said.code, error_message=said.detail or None
         )
+    said.authorized_operations = allowed
     return said
 
 
