@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from harness.consumer_groups import Client, GroupOverLog, TopicsInMemory, settle, topic_id
+from tidelog.kernel.ids import Uuid
 from tidelog.node.groups import consumer_member
 from tidelog.node.groups.consumer_log import LoggedGroup
 from tidelog.node.groups.consumer_member import Member, pairs_of
@@ -152,11 +153,13 @@ class History:
             for other in list(self.clients):
                 self._say(other.beat)(other)
             self.check()
+        self._check_all_use(pairs_of(asked.get(client.name, {})))
+
+    def _check_all_use(self, free: set[tuple[Uuid, int]]) -> None:
+        """Whoever shall have one of these has it."""
         target = self.group.group.log.target
-        for one in pairs_of(asked.get(client.name, {})):
-            for other in self.clients:
-                if one in pairs_of(target.get(other.name, {})):
-                    assert one in other.uses, "G6"
+        for other in self.clients:
+            assert free & pairs_of(target.get(other.name, {})) <= other.uses, "G6"
 
     def return_later(self) -> None:
         if self.away:

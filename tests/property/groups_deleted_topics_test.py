@@ -187,12 +187,15 @@ class History:
             by_name = fetch_offsets(self.bench, group, **dict.fromkeys(TOPICS, 1))
             if ("", -1) in by_name:
                 assert by_name["", -1] in AWAY
-                continue
-            expected = {topic: self.committed.get((group, topic), -1) for topic in TOPICS}
-            assert by_name == {(topic, 0): at for topic, at in expected.items()}
-            there = {topic: at for topic, at in expected.items() if at != -1}
-            assert fetch_offsets(self.bench, group) == {(t, 0): at for t, at in there.items()}
-            assert self._by_id(group) == {self.ids[topic]: at for topic, at in there.items()}
+            else:
+                self._check_group(group, by_name)
+
+    def _check_group(self, group: str, by_name: dict[tuple[str, int], int]) -> None:
+        expected = {topic: self.committed.get((group, topic), -1) for topic in TOPICS}
+        assert by_name == {(topic, 0): at for topic, at in expected.items()}
+        there = {topic: at for topic, at in expected.items() if at != -1}
+        assert fetch_offsets(self.bench, group) == {(t, 0): at for t, at in there.items()}
+        assert self._by_id(group) == {self.ids[topic]: at for topic, at in there.items()}
 
     def _by_id(self, group: str) -> dict[Uuid, int]:
         asked = k09_offset_fetch.OffsetFetchRequestGroup(group_id=group, topics=None)

@@ -18,4 +18,9 @@ def update_features(call: Call, request: UpdateFeaturesRequest) -> None:
     forward(call, request.timeout_ms, refusal)
 
 
-ROUTE = Route(API, range(3), update_features, "levels that ApiVersions lists; no downgrade")
+ROUTE = Route(
+    API,
+    range(3),
+    update_features,
+    "levels that ApiVersions lists; metadata.version goes up only, transaction.version down too",
+)

@@ -206,19 +206,26 @@ def read_consumer(kind: int, key: memoryview, value: memoryview | None) -> Consu
 
 def _complaint(said: ConsumerValue) -> str | None:
     """Why this cannot be what a coordinator wrote, although it can be decoded."""
-    if isinstance(said, ConsumerGroupMetadataValue) and said.epoch < 0:
-        return f"a group in epoch {said.epoch}"
-    if isinstance(said, ConsumerGroupMemberMetadataValue):
-        side = said.classic_member_metadata
-        if side is not None and not side.supported_protocols:
+    match said:
+        case ConsumerGroupMetadataValue(epoch=epoch) if epoch < 0:
+            return f"a group in epoch {epoch}"
+        case ConsumerGroupMemberMetadataValue(
+            classic_member_metadata=ClassicMemberMetadata(supported_protocols=[])
+        ):
             return "a member of the classic protocol without a protocol"
-    if isinstance(said, ConsumerGroupCurrentMemberAssignmentValue):
-        if said.state not in _STATES:
-            return f"a member in state {said.state}"
-        for one in (*said.assigned_partitions, *said.partitions_pending_revocation):
-            epochs = one.assignment_epochs
-            if epochs and len(epochs) != len(one.partitions):
-                return f"{len(epochs)} epochs of {len(one.partitions)} partitions"
+        case ConsumerGroupCurrentMemberAssignmentValue():
+            return _complaint_of_assignment(said)
+        case _:
+            return None
+
+
+def _complaint_of_assignment(said: ConsumerGroupCurrentMemberAssignmentValue) -> str | None:
+    if said.state not in _STATES:
+        return f"a member in state {said.state}"
+    for one in (*said.assigned_partitions, *said.partitions_pending_revocation):
+        epochs = one.assignment_epochs
+        if epochs and len(epochs) != len(one.partitions):
+            return f"{len(epochs)} epochs of {len(one.partitions)} partitions"
     return None
 
 

@@ -208,6 +208,18 @@ class GroupShard:
     def _commit_in_transaction(
         self, now: Instant, asked: RequestId, request: ask.CommitInTransaction, draft: Draft
     ) -> None:
+        self._check_in_transaction(now, request)
+        for record in _commits(request.group, request.offsets, self._wall_ms(now), NEVER):
+            assert record.value is not None
+            if self._is_of_deleted(record.topic, record.value):
+                # The topic went while the transaction coordinator was asked. In the log it would
+                # stand behind commits of the next topic of that name, and overwrite them.
+                raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            draft.record(PendingOffset(request.producer_id, request.producer_epoch, record))
+        draft.reply(asked, None)
+
+    def _check_in_transaction(self, now: Instant, request: ask.CommitInTransaction) -> None:
+        """Rejected where this member, or whoever claims to be none, may not commit these."""
         group, who = self._groups.get(request.group), request.who
         # Before version 3 a producer could not say for which member it commits.
         is_member = who.generation >= 0 or bool(who.member_id) or who.instance_id is not None
@@ -220,14 +232,6 @@ class GroupShard:
                 raise Rejected(ErrorCode.ILLEGAL_GENERATION, refused.detail) from refused
         elif group is None and who.generation >= 0:
             raise Rejected(ErrorCode.ILLEGAL_GENERATION)
-        for record in _commits(request.group, request.offsets, self._wall_ms(now), NEVER):
-            assert record.value is not None
-            if self._is_of_deleted(record.topic, record.value):
-                # The topic went while the transaction coordinator was asked. In the log it would
-                # stand behind commits of the next topic of that name, and overwrite them.
-                raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            draft.record(PendingOffset(request.producer_id, request.producer_epoch, record))
-        draft.reply(asked, None)
 
     def _fetch_offsets(
         self, _now: Instant, asked: RequestId, request: ask.FetchOffsets, draft: Draft
