@@ -11,6 +11,7 @@ from tidelog.wire.frame import (
     encode_request,
     encode_response,
     joined,
+    read_request,
 )
 from tidelog.wire.header import RequestHeader, decode_request_header
 from tidelog.wire.messages import k00_produce, k01_fetch, k03_metadata, k18_api_versions
@@ -151,11 +152,18 @@ def test_the_largest_frame_is_allowed() -> None:
         decode_size((REQUEST_BYTES_MAX + 1).to_bytes(4, "big"))
 
 
-def test_bytes_behind_a_message_are_a_wire_error() -> None:
-    frame = joined(encode_request(METADATA, 1, 1, None, k03_metadata.MetadataRequest()))[4:]
-    decode_request(METADATA, 1, memoryview(frame), 10)
-    with pytest.raises(WireError, match="1 bytes behind"):
-        decode_request(METADATA, 1, memoryview(frame + b"\x00"), 10)
+@pytest.mark.parametrize("version", [1, 9])
+def test_bytes_after_a_request_are_counted_and_otherwise_ignored(version: int) -> None:
+    asked = k03_metadata.MetadataRequest(topics=[k03_metadata.MetadataRequestTopic(name="t")])
+    frame = joined(encode_request(METADATA, version, 1, None, asked))[4:]
+    start = decode_request_header(memoryview(frame), KNOWN).body_position
+    for more in (b"", b"\x00", b"\xff" * 9):
+        read = read_request(METADATA, version, memoryview(frame + more), start)
+        assert read == (asked, len(more))
+        assert decode_request(METADATA, version, memoryview(frame + more), start) == asked
+
+
+def test_bytes_after_a_response_are_a_wire_error() -> None:
     answer = joined(encode_response(METADATA, 1, 1, k03_metadata.MetadataResponse()))[4:]
     with pytest.raises(WireError, match="1 bytes behind"):
         decode_response(METADATA, 1, memoryview(answer + b"\x00"))
@@ -164,9 +172,9 @@ def test_bytes_behind_a_message_are_a_wire_error() -> None:
 def test_librdkafkas_wide_null_asks_for_all_topics() -> None:
     frame = bytes.fromhex("0003000d00000003000772646b61666b61 00 00000000 01 00 00")
     start = decode_request_header(memoryview(frame), KNOWN).body_position
-    assert decode_request(METADATA, 13, memoryview(frame), start).topics is None
-    with pytest.raises(WireError, match="4 bytes behind"):
-        decode_request(METADATA, 13, memoryview(frame + b"\x00"), start)
+    asked, left = read_request(METADATA, 13, memoryview(frame), start)
+    assert (asked.topics, left) == (None, 0), "nothing to tell of"
+    assert read_request(METADATA, 13, memoryview(frame + b"\x00"), start)[1] == 4
 
 
 @pytest.mark.parametrize("version", [1, 9])

@@ -71,17 +71,26 @@ def decode_known(frame: bytes, apis: Mapping[int, AnyApi]) -> tuple[RequestHeade
 def decode_request(
     api: ApiSchema[RequestT, ResponseT], version: int, frame: memoryview, position: int
 ) -> RequestT:
-    """The request whose body starts at `position` and fills the rest of the frame, or WireError.
+    """The request whose body starts at `position`, or WireError. Bytes after it are ignored.
 
     Records in it are views into the frame: who keeps them keeps the frame.
+    """
+    message, _ = read_request(api, version, frame, position)
+    return message
+
+
+def read_request(
+    api: ApiSchema[RequestT, ResponseT], version: int, frame: memoryview, position: int
+) -> tuple[RequestT, int]:
+    """As `decode_request`, and how many bytes nobody can explain come after the request.
+
+    Kafka does not look at them either: a client that leaves some works with every Kafka.
     """
     read = api.request_readers.get(version) or _request_reader(api, version)
     message: RequestT
     message, position = read(frame, position)
     left = len(frame) - position
-    if left and not _is_wide_null(api.key, version, left):
-        raise WireError(f"{api} v{version}: {left} bytes behind the request")
-    return message
+    return message, 0 if left and _is_wide_null(api.key, version, left) else left
 
 
 def _is_wide_null(key: int, version: int, left: int) -> bool:

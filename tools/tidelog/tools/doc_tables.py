@@ -92,6 +92,8 @@ PROTOCOL_PAGE = """{made}
 
 The requests of Kafka's protocol that a broker answers. A request with another key or version ends
 its connection, as Apache Kafka does it; ApiVersions alone says instead which versions it speaks.
+Bytes after the end of a request are ignored, as Apache Kafka ignores them; the broker's log names
+each client that sends some once (`request_has_trailing_bytes`).
 
 *Served* is what works; *advertised* is what ApiVersions says. They differ for Produce only: old
 librdkafka compresses only where a broker advertises version 0. From the *flexible* version on, a

@@ -57,10 +57,11 @@ from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
 from tidelog.node.api.produce_again import ProduceAgain
 from tidelog.node.api.registry import Registry, settle
+from tidelog.node.api.trailing import TellOfTrailing, TrailingBytes
 from tidelog.node.net.client import Client, CloseConnectionError, RequestFailedError
 from tidelog.node.net.session import OVERLAPPING
 from tidelog.wire.errors import REQUEST_FAULTS, WireError, fault_text
-from tidelog.wire.frame import decode_request, encode_response
+from tidelog.wire.frame import encode_response, read_request
 from tidelog.wire.header import API_VERSIONS_KEY, HEAD_BYTES, RequestHeader, decode_request_header
 from tidelog.wire.messages.k18_api_versions import API as API_VERSIONS
 
@@ -132,8 +133,14 @@ def routes() -> Registry:
 class Dispatcher:
     """Begins requests: decodes them, calls their handler, keeps the place of their answer."""
 
-    def __init__(self, broker: Broker, registry: Registry) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        registry: Registry,
+        tell_of_trailing: TellOfTrailing = lambda _told: None,
+    ) -> None:
         self._broker = broker
+        self._trailing = TrailingBytes(tell_of_trailing)
         self._routes = registry.routes
         self._again = ProduceAgain(broker)
         self._known = {key: route.api for key, route in registry.routes.items()}
@@ -163,7 +170,10 @@ class Dispatcher:
         key = header.api_key
         slot = client.session.begin(barrier=key not in OVERLAPPING, key=key)
         api = route.api
-        message: Any = decode_request(api, header.version, frame, header.body_position)
+        message: Any
+        message, left = read_request(api, header.version, frame, header.body_position)
+        if left:
+            self._trailing.note(header, api, left, client.address)
         if is_produce:
             self._again.learn(header, message, frame)
         call = Call(self._broker, client, slot, api, header, frame, now)

@@ -23,6 +23,7 @@ from tidelog.node.api.broker import Broker
 from tidelog.node.api.dispatch import Dispatcher, routes
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.producer_ids import ProducerIds
+from tidelog.node.api.trailing import Trailing
 from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.few_lines import FewLines
 from tidelog.node.image_steps import ImageSteps, Parts
@@ -269,7 +270,7 @@ class BrokerProcess:
         self._cold_reads = ColdReads(self._loop, self._faults)
         parts = NetworkParts(
             loop=self._loop,
-            dispatcher=Dispatcher(self._broker, routes()),
+            dispatcher=Dispatcher(self._broker, routes(), self._on_trailing_bytes),
             stats=self._stats,
             cold_reads=self._cold_reads,
             frame_bytes_max=settings["socket.request.max.bytes"],
@@ -503,6 +504,15 @@ class BrokerProcess:
                 coordinators=coordinators,
                 reason="each coordinator that got this request ended before it had answered",
             )
+
+    def _on_trailing_bytes(self, told: Trailing) -> None:
+        self._log.info(
+            "request_has_trailing_bytes",
+            client=told.client,
+            address=told.address,
+            request=told.request,
+            bytes=told.size,
+        )
 
     def _tell_left_out(self, now: Instant) -> None:
         """What clients caused too often to be logged each time."""
