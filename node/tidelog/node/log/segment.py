@@ -322,16 +322,6 @@ class Segment:
         return (header.last_offset, header.max_timestamp) == (offset, self.times.timestamps[at])
 
     def end_before(self, position: int) -> int:
-        """The offset at which the last batch before a position ends."""
-        end = self.base
-        start = self.batch_start_at_or_below(position - 1) if position else 0
-        for at, header in self.headers_from(start):
-            if at >= position:
-                break
-            end = header.next_offset
-        return end
-
-    def end_before(self, position: int) -> int:
         """Where the last batch before that position ends; the base if there is none."""
         end = self.base
         if position:
