@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, assert_never
 
-from tidelog.kernel.ids import ZERO_UUID, RequestId
+from tidelog.kernel.ids import ZERO_UUID, RequestId, Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import GROUP_BYTES_MAX
 from tidelog.kernel.shard import Decision
@@ -315,10 +315,27 @@ class GroupShard:
         draft.reply(asked, len(draft.records) == FORGOTTEN_AT_ONCE_MAX)
 
     def _of_deleted(self) -> Iterator[tuple[str, str, int]]:
+        ids: dict[str, Uuid] = {}
+        """As far as they were looked up. There may be a million commits, of few topics."""
         for group in self._offsets.groups():
-            for where in self._offsets.named(group):
+            offsets = self._offsets.of(group)
+            suspects = [
+                where
+                for where, value in offsets.items()
+                if ids.get(where[0]) != value.topic_id and self._may_be_gone(where[0], value, ids)
+            ]
+            if self._offsets.has_unstable(group):
+                suspects += self._offsets.named(group) - offsets.keys()
+            for where in suspects:
                 if self._is_to_forget(group, where):
                     yield group, *where
+
+    def _may_be_gone(self, topic: str, value: CommittedOffset, ids: dict[str, Uuid]) -> bool:
+        """As `_is_of_deleted`; remembers the id of a topic that is there."""
+        facts = self._around.topics.of_name(topic)
+        if facts is not None:
+            ids[topic] = facts.id
+        return self._is_of_deleted(topic, value)
 
     # -- what is too old
 
