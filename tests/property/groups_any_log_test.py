@@ -14,6 +14,7 @@ import pytest
 from harness.consumer_groups import SETTINGS, TopicsInMemory, topic_id
 from tidelog.kernel.ids import RequestId
 from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.shard import Decision
 from tidelog.node.groups import codec
 from tidelog.node.groups import records_consumer as rows
 from tidelog.node.groups import requests as ask
@@ -232,16 +233,16 @@ class Coordinator:
             decision = self.shard.decide(self.now, RequestId(1), request)
         except Rejected:
             return
-        self._replay(decision.records)
+        self._take(decision)
 
     def wait(self, milliseconds: int) -> None:
         self.now = Instant(self.now + ms(milliseconds))
         due = self.shard.deadline()
         if due is not None and due <= self.now:
-            self._replay(self.shard.expire(self.now).records)
+            self._take(self.shard.expire(self.now))
 
-    def _replay(self, records: Any) -> None:
-        for record in records:
+    def _take(self, decision: Decision[codec.StoredRecord, Any]) -> None:
+        for record in decision.records:
             self.shard.replay(record)
 
 
