@@ -20,6 +20,11 @@ from tidelog.node.groups.embedded import (
 )
 from tidelog.node.groups.group import Around
 from tidelog.node.groups.history import Told
+from tidelog.node.groups.records_consumer import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerRecord,
+    MemberState,
+)
 from tidelog.node.groups.shard import GroupShard
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -77,6 +82,7 @@ class Coordinator:
 
     def _take(self, decision: Any) -> None:
         for record in decision.records:
+            check_revocation(record)
             key, value = codec.pair(record)
             self.written.append((key, value))
             self._replay(key, value)
@@ -117,6 +123,16 @@ class Coordinator:
         if group is None:
             return 0
         return group.generation if isinstance(group, ClassicGroup) else group.log.epoch
+
+
+def check_revocation(record: object) -> None:
+    """A member that is asked to give something up is in the state that says so."""
+    if not isinstance(record, ConsumerRecord):
+        return
+    said = record.value
+    if isinstance(said, ConsumerGroupCurrentMemberAssignmentValue):
+        is_asked = bool(said.partitions_pending_revocation)
+        assert not is_asked or said.state == MemberState.UNREVOKED_PARTITIONS, said
 
 
 class Member:

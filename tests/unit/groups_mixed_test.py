@@ -239,6 +239,36 @@ def test_a_static_member_of_the_classic_protocol_that_starts_again_fences_its_fo
     assert at.answer(ask.LeaveGroup(GROUP, (leaving,))) == (FENCED,)
 
 
+@pytest.mark.parametrize("is_modern", [False, True])
+def test_a_static_member_started_again_in_mid_revocation_leaves_what_it_was_asked_for(
+    *, is_modern: bool
+) -> None:
+    """Its former self cannot say any more that it gave that up. The log never says of a member that
+    owes nothing that it does."""
+    at = coordinator()
+    new = Modern(at, "new", "t")
+    one = Classic(at, "one", "t", instance="i", cooperative=True)
+    turns([new, one])
+    more = Modern(at, "more", "t")
+    more.turn()
+    while not revoking(at, one.member_id):
+        one.turn()
+    again: Classic | Modern = Classic(at, "again", "t", instance="i", cooperative=True)
+    if is_modern:
+        again = Modern(at, "again", "t", instance="i")
+    again.turn()
+    assert not revoking(at, one.member_id)
+    turns([again, more, new])
+    assert sorted(len(each.uses) for each in (again, more, new)) == [2, 2, 2]
+
+
+def revoking(at: Coordinator, member_id: str) -> bool:
+    group = at.group
+    assert isinstance(group, MixedGroup)
+    member = group.log.members.get(member_id)
+    return member is not None and bool(member.revoking)
+
+
 def test_a_member_of_the_consumer_protocol_does_not_commit_by_an_old_request() -> None:
     at = coordinator()
     one, new = mixed(at)
