@@ -10,6 +10,7 @@ from harness.brokers import FakeClient, HandlerBench
 from harness.fuzz import Fuzz
 from tidelog.node.api.dispatch import routes
 from tidelog.node.net.client import CloseConnectionError
+from tidelog.node.net.received import ReceivedBytes
 from tidelog.node.net.receiver import FrameError, Receiver
 from tidelog.wire.errors import ErrorCode, WireError
 
@@ -60,7 +61,7 @@ def _delivered(bench: HandlerBench, client: FakeClient, frame: bytes) -> int | N
 
 def _deliver(bench: HandlerBench, client: FakeClient, frame: bytes) -> int:
     """As a connection does it; how many answers came at once."""
-    receiver = Receiver(1 << 20)
+    receiver = Receiver(1 << 20, ReceivedBytes().open(lambda: None, lambda: None, lambda: 0))
     answers = 0
     while frame:
         room = receiver.room()

@@ -4,6 +4,7 @@ import contextlib
 import resource
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,3 +167,24 @@ def test_ten_thousand_connections_cost_little_and_one_more_is_turned_away(
         assert_served(crowded)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_endless_requests_of_many_clients_take_little_memory_and_others_are_served(
+    tmp_path: Path,
+) -> None:
+    """Without a common limit each of them takes all that it sends."""
+    settings = {"queued.max.request.bytes": str(16 * MIB)}
+    with Cluster(tmp_path, settings=settings) as cluster, contextlib.ExitStack() as stack:
+        topic = cluster.create_topic(configs={"max.message.bytes": str(16 * MIB)})
+        assert_served(cluster)
+        with growth_below(cluster, 96 * MIB):  # one request may go beyond the limit
+            for size in [30 * MIB] * 6 + [200_000] * 80:
+                raw = stack.enter_context(RawClient(cluster.bootstrap))
+                raw.sock.settimeout(0.1)
+                with contextlib.suppress(TimeoutError):
+                    raw.send(struct.pack(">i", size) + bytes(size - 1))
+            assert_served(cluster)
+            with RawClient(cluster.bootstrap) as other:
+                other.sock.settimeout(60)
+                row = produce(other, topic, batch_of(bytes(8 * MIB)))
+                assert row.error_code == ErrorCode.NONE

@@ -59,6 +59,7 @@ OTHER_DEFAULTS = {
         "group.max.size": "bounded memory",
         "log.dir": "each broker has a directory of its own",
         "max.connections": "bounded memory",
+        "queued.max.request.bytes": "bounded memory",
         "replica.lag.time.max.ms": "all brokers are on one machine",
     },
     "group": {"consumer.heartbeat.interval.ms": "as the broker's"},

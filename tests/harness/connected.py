@@ -42,6 +42,7 @@ class Connected:
             stats=NetworkStats(),
             cold_reads=ColdReads(self.loop),
             frame_bytes_max=frame_bytes_max,
+            received=self.bench.broker.received,
             log_refused=lambda _, reason: self.refused.append(reason),
             is_lost=lambda: self.lost,
         )

@@ -548,6 +548,14 @@ BROKER: Final = Table(
             "A producer id that wrote nothing for so long is forgotten.",
         ),
         _whole(
+            "queued.max.request.bytes",
+            limits.RECEIVED_BYTES_MAX,
+            -LONG_MAX - 1,
+            LONG_MAX,
+            "Memory for requests that are being received, of all clients together; a client whose "
+            "request does not fit in waits. Without a limit if below 1.",
+        ),
+        _whole(
             "socket.request.max.bytes",
             limits.REQUEST_BYTES_MAX,
             1024,

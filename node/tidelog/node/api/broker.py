@@ -15,6 +15,7 @@ from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.groups.history import Tell
 from tidelog.node.groups.hosts import Groups, Surroundings
 from tidelog.node.metadata.image import MetadataImage
+from tidelog.node.net.received import ReceivedBytes
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.replica.replication import Replication
 from tidelog.node.replica.waiting import BROKERS, Waiting
@@ -153,6 +154,7 @@ class Broker:
     counters: Counters = field(default_factory=Counters)
     topic_blocks: TopicBlocks = field(default_factory=TopicBlocks)
     listed: ListedBrokers = field(default_factory=ListedBrokers)
+    received: ReceivedBytes = field(default_factory=ReceivedBytes)
     transactions: Transactions = field(default_factory=NoTransactions)
     someone_left: Callable[[], bool] = lambda: False
     """Whether a broker is known to be gone that the image still counts on."""

@@ -24,7 +24,7 @@ class Call:
     `frame` lies in the connection's buffer: it is gone once the handler has returned.
     """
 
-    __slots__ = ("api", "broker", "client", "frame", "header", "now", "slot")
+    __slots__ = ("api", "broker", "client", "frame", "header", "kept_bytes", "now", "slot")
 
     def __init__(  # noqa: PLR0913, PLR0917 -- made once per request, in one place
         self,
@@ -43,6 +43,8 @@ class Call:
         self.header = header
         self.frame = frame
         self.now = now
+        self.kept_bytes = 0
+        """Of its request, which is copied and not done yet."""
 
     @property
     def version(self) -> int:

@@ -18,7 +18,15 @@ from tidelog.node.api import produce_in_transaction as in_transaction
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
 from tidelog.node.api.leader_hints import hint
-from tidelog.node.api.produce_aside import Ready, Work, checked, keep_records, long_work, make_ready
+from tidelog.node.api.produce_aside import (
+    Ready,
+    Work,
+    checked,
+    keep_records,
+    long_work,
+    make_ready,
+    release_records,
+)
 from tidelog.node.api.produce_in_transaction import Claims
 from tidelog.node.api.registry import NO_ANSWER, Route
 from tidelog.node.log.contracts import Appended
@@ -99,12 +107,12 @@ def produce(call: Call, request: ProduceRequest) -> object | None:
     if request.transactional_id is not None and in_transaction.ask_first(
         call, request, partial(_checked_in, call, request)
     ):
-        keep_records(request)
+        keep_records(call, request)
         return None
     work = long_work(call, request)
     if work:
         call.hold()
-        keep_records(request)
+        keep_records(call, request)
         _do_aside(call, request, {}, work)
         return None
     return _produce(call, request, _NOTHING)
@@ -165,6 +173,7 @@ def _go_on(call: Call, request: ProduceRequest, claims: Claims, now: Instant, re
     """A client that is gone meanwhile has its records appended all the same, as if it had been
     quicker to serve."""
     call.now = now
+    release_records(call)
     try:
         answer = _produce(call, request, _Prepared(claims, ready))
     except CloseConnectionError as error:

@@ -67,12 +67,20 @@ def long_work(call: Call, request: ProduceRequest) -> list[Work]:
     return found
 
 
-def keep_records(request: ProduceRequest) -> None:
+def keep_records(call: Call, request: ProduceRequest) -> None:
     """Copy all there are: the connection's buffer is gone before they are appended."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = memoryview(bytearray(data.records))
+                call.kept_bytes += len(data.records)
+    call.broker.received.keep(call.kept_bytes)
+
+
+def release_records(call: Call) -> None:
+    """They are appended or refused in this turn."""
+    call.broker.received.release(call.kept_bytes)
+    call.kept_bytes = 0
 
 
 def _cost(records: memoryview, rules: BatchRules) -> int | None:

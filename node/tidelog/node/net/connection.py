@@ -16,6 +16,7 @@ from tidelog.kernel.instant import Instant
 from tidelog.node.log.contracts import FileSlice
 from tidelog.node.net.behind import ReadBehind
 from tidelog.node.net.client import Client, CloseConnectionError
+from tidelog.node.net.received import ReceivedBytes
 from tidelog.node.net.receiver import FrameError, Receiver
 from tidelog.node.net.session import OVERLAPPING, Session
 from tidelog.node.runtime.cold_reads import ColdReads
@@ -53,6 +54,7 @@ class NetworkParts(Struct, frozen=True):
     stats: NetworkStats
     cold_reads: ColdReads
     frame_bytes_max: int
+    received: ReceivedBytes
     log_refused: Callable[[str, str], None]
     """Called with address and reason when the protocol makes us end a connection."""
     is_lost: Callable[[], bool]
@@ -64,7 +66,8 @@ class Connection:
     """A client's socket.
 
     Invariant: it reads only while the next request may be begun or the buffer has room for a
-    little more; so a client that never reads its answers holds a bounded amount of memory.
+    little more; so a client that never reads its answers holds a bounded amount of memory. It does
+    not read while all connections together hold so much that its buffer may not grow.
     """
 
     def __init__(
@@ -81,7 +84,9 @@ class Connection:
         self._fd = sock.fileno()
         self._address = address
         self._on_closed = on_closed
-        self._receiver = Receiver(parts.frame_bytes_max)
+        self.account = parts.received.open(self._memory_granted, self.relax, self._incomplete)
+        self._receiver = Receiver(parts.frame_bytes_max, self.account)
+        self._starved = False
         self._held: memoryview | None = None
         self._out: deque[Piece] = deque()
         self._file_sent = 0
@@ -134,18 +139,33 @@ class Connection:
         self._out.clear()
         self._drop_behind()
         self.session.abandon()
+        self._held = None
+        self._receiver.close()
         self._parts.stats.connections -= 1
         self._on_closed(self)
 
     def relax(self) -> None:
         """Give memory back that an idle connection does not need."""
-        if self._held is None:
+        if self._held is None and not self._closed:
             self._receiver.relax()
+
+    def _memory_granted(self) -> None:
+        self._starved = False
+        self._settle_reading()
+
+    def _incomplete(self) -> int:
+        return self._receiver.pending if self._reading else 0
 
     def _on_readable(self) -> None:
         receiver = self._receiver
+        room = receiver.room()
+        if not room:
+            # Its client waits until other requests have given memory back.
+            self._starved = True
+            self._read(wanted=False)
+            return
         try:
-            count = self._sock.recv_into(receiver.room())
+            count = self._sock.recv_into(room)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -197,6 +217,8 @@ class Connection:
                     self._held = frame
                     return
                 self._held = None
+                if self.account.watched:
+                    self.account.completed()
                 self._parts.stats.requests += 1
                 begin(self, frame, now)
         finally:
@@ -209,9 +231,11 @@ class Connection:
         full = (
             self.session.in_flight and self._receiver.pending >= limits.RECEIVE_BUFFER_BYTES_STEADY
         )
-        wanted = self._held is None and not full and not self.session.closing
+        wanted = self._held is None and not (full or self._starved or self.session.closing)
         if wanted is not self._reading:
             self._read(wanted=wanted)
+        if self.account.held and self._parts.received.is_scarce:
+            self.relax()
 
     def _flush(self) -> None:
         pieces = self.session.ready()

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from tidelog.kernel.failures import CannotStartError
-from tidelog.kernel.instant import ms
+from tidelog.kernel.instant import Instant, ms
 from tidelog.node.net.connection import Connection, NetworkParts
 
 _ACCEPTS_PER_TURN: Final = 64
@@ -16,6 +16,7 @@ _BACKLOG: Final = 1024
 _SWEEP_S_MAX: Final = 10.0
 _OUT_OF_FILES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _ACCEPT_PAUSE_S: Final = 0.1
+_RELIEVE_S: Final = 1.0
 
 
 class ListenerLimits(Struct, frozen=True):
@@ -38,6 +39,8 @@ class Listener:
         self._suspended = False
         self.connections: set[Connection] = set()
         self._sweep_s = min(_SWEEP_S_MAX, bounds.idle_ms_max / 2000)
+        parts.received.on_scarce = self._watch_memory
+        self._watching = False
 
     def bound(self, bounds: ListenerLimits) -> None:
         """Other limits from now on; who is in may stay."""
@@ -148,6 +151,22 @@ class Listener:
     def _resume_accepting(self) -> None:
         if self._sock is not None:
             self._let_in()
+
+    def _watch_memory(self) -> None:
+        """Somebody waits for memory: until nobody does, end requests that do not come."""
+        if not self._watching:
+            self._watching = True
+            self._parts.loop.call_later(_RELIEVE_S, self._relieve)
+
+    def _relieve(self) -> None:
+        self._watching = False
+        received = self._parts.received
+        stalled = set(received.relieve(Instant(time.monotonic_ns())))
+        for connection in [one for one in self.connections if one.account in stalled]:
+            self._parts.log_refused(connection.address, "its request took too long to come")
+            connection.abort()
+        if received.is_scarce:
+            self._watch_memory()
 
     def _sweep(self) -> None:
         """Close who was idle too long, give memory of the quiet ones back."""

@@ -4,6 +4,7 @@ import struct
 from typing import Final
 
 from tidelog.kernel import limits
+from tidelog.node.net.received import Account
 
 _SIZE: Final = struct.Struct(">i")
 _ROOM_BYTES_MIN: Final = 1024
@@ -26,10 +27,11 @@ class Receiver:
     stays where it is, 0 while nobody has looked or its size is not there.
     """
 
-    __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_start", "_stop", "_view")
+    __slots__ = ("_account", "_buffer", "_end", "_frame_bytes_max", "_start", "_stop", "_view")
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    def __init__(self, frame_bytes_max: int, account: Account) -> None:
         self._frame_bytes_max = frame_bytes_max
+        self._account = account
         self._start = 0
         self._end = 0
         self._stop = 0
@@ -46,7 +48,7 @@ class Receiver:
         return self._end - self._start
 
     def room(self) -> memoryview:
-        """Where to receive into; never empty."""
+        """Where to receive into; empty while it may not grow."""
         if self._start == self._end:
             self._start = self._end = self._stop = 0
             if len(self._buffer) > limits.RECEIVE_BUFFER_BYTES_KEPT:
@@ -84,6 +86,15 @@ class Receiver:
         if self._start == self._end and len(self._buffer) > limits.RECEIVE_BUFFER_BYTES_FIRST:
             self._start = self._end = 0
             self._replace(limits.RECEIVE_BUFFER_BYTES_FIRST)
+        elif self._start == self._end:
+            self._account.holds(limits.RECEIVE_BUFFER_BYTES_FIRST)
+
+    def close(self) -> None:
+        """Let go of the buffer at once: whoever refers to its connection need not have gone yet."""
+        self._start = self._end = self._stop = 0
+        self._buffer = bytearray()
+        self._view = memoryview(self._buffer)
+        self._account.close()
 
     def _make_room(self) -> None:
         """Where the frame under way does not fit in behind what is there already."""
@@ -98,7 +109,9 @@ class Receiver:
             self._to_front()
         elif full:
             # Only so many bytes that have come make it larger, never those announced.
-            self._replace(min(2 * capacity, self._frame_bytes_max + 4 + _ROOM_BYTES_MIN))
+            larger = min(2 * capacity, self._frame_bytes_max + 4 + _ROOM_BYTES_MIN)
+            if self._account.may_hold(larger):
+                self._replace(larger)
 
     def _to_front(self) -> None:
         start, pending = self._start, self.pending
@@ -116,3 +129,4 @@ class Receiver:
         self._buffer, self._view = buffer, view
         self._stop = max(0, self._stop - self._start)
         self._start, self._end = 0, pending
+        self._account.holds(capacity)

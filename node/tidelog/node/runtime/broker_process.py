@@ -68,6 +68,7 @@ from tidelog.node.runtime.room_keeper import RoomKeeper
 from tidelog.node.runtime.storage import Storage, StorageParts
 from tidelog.node.runtime.stories import Stories
 from tidelog.node.runtime.transactor import Transactor
+from tidelog.node.setting_rows import LONG_MAX
 from tidelog.wire.errors import ErrorCode
 
 _HEARTBEAT_S: Final = limits.HEARTBEAT_MS / 1000
@@ -274,6 +275,7 @@ class BrokerProcess:
             stats=self._stats,
             cold_reads=self._cold_reads,
             frame_bytes_max=settings["socket.request.max.bytes"],
+            received=self._broker.received,
             log_refused=self._on_refused,
             is_lost=self._standing.is_lost,
         )
@@ -349,6 +351,8 @@ class BrokerProcess:
     def _bounds(self) -> ListenerLimits:
         """As many clients as are allowed, and as there are descriptors for."""
         values = self._settings.values
+        received_max = values["queued.max.request.bytes"]
+        self._broker.received.bound(received_max if received_max > 0 else LONG_MAX)
         connections_max = min(self._share.connections, values["max.connections"])
         return ListenerLimits(connections_max, values["connections.max.idle.ms"])
 
