@@ -185,6 +185,6 @@ def test_endless_requests_of_many_clients_take_little_memory_and_others_are_serv
                     raw.send(struct.pack(">i", size) + bytes(size - 1))
             assert_served(cluster)
             with RawClient(cluster.bootstrap) as other:
-                other.sock.settimeout(60)
+                other.sock.settimeout(120)
                 row = produce(other, topic, batch_of(bytes(8 * MIB)))
                 assert row.error_code == ErrorCode.NONE
