@@ -6,9 +6,11 @@ Not done: log levels; there is nothing to set of them.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from tidelog.kernel import limits
 from tidelog.kernel.config import Setting, Table
 from tidelog.kernel.topic_names import fault_of_name
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Parts, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.api.resources import Resource, check_own_broker
 from tidelog.node.broker_settings import EVERY_BROKER
@@ -47,11 +49,36 @@ _NAMES: Final[Mapping[int, str]] = {
 _Rows = list[DescribeConfigsResourceResult]
 
 
-def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def describe_configs(call: Call, request: DescribeConfigsRequest) -> object | None:
+    return in_parts(call, _described(call, request))
+
+
+def _described(call: Call, request: DescribeConfigsRequest) -> Parts:
     description = _Description(call, request)
-    return DescribeConfigsResponse(
-        results=[description.result(resource) for resource in request.resources]
-    )
+    results: list[DescribeConfigsResult] = []
+    rows = 0
+    for resource in _merged(request.resources):
+        if rows >= limits.ROWS_PER_STEP:
+            rows = 0
+            yield None
+        results.append(description.result(resource))
+        rows += 1 + len(results[-1].configs)
+    return DescribeConfigsResponse(results=results)
+
+
+def _merged(resources: Sequence[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
+    """Each resource once, however often it stands there: a short request for all that a broker has
+    thousands of times would be answered with gigabytes.
+    """
+    found: dict[tuple[int, str], DescribeConfigsResource] = {}
+    for resource in resources:
+        first = found.setdefault((resource.resource_type, resource.resource_name), resource)
+        if first is not resource and first.configuration_keys:
+            if resource.configuration_keys:
+                first.configuration_keys += resource.configuration_keys
+            else:
+                first.configuration_keys = None
+    return list(found.values())
 
 
 class _Description:
@@ -62,6 +89,8 @@ class _Description:
         self._layers = call.broker.configs.layers
         self._request = request
         self._inherited = TopicSettings(self._layers)
+        self._unlisted = limits.RESOURCES_WITH_SETTINGS_MAX
+        """How many more groups and clients may be described: nobody knows which names there are."""
         self._describe: Mapping[int, Callable[[DescribeConfigsResource], _Rows]] = {
             Resource.TOPIC: self._topic,
             Resource.BROKER: self._one_broker,
@@ -158,6 +187,10 @@ class _Description:
         kind, resource_name = ResourceKind(resource.resource_type), resource.resource_name
         if not resource_name:
             raise Rejected(ErrorCode.INVALID_REQUEST, f"{_NAMES[kind]} name must not be empty")
+        self._unlisted -= 1
+        if self._unlisted < 0:
+            most = limits.RESOURCES_WITH_SETTINGS_MAX
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"one request may name {most} of these")
         own = self._broker.image.configs_of(kind).get(resource_name, {})
         found = []
         for name in _asked(table.rows, resource):
