@@ -8,6 +8,7 @@ import pytest
 
 from harness.brokers import FakeClient, HandlerBench
 from harness.produce_raw import produce_request
+from tidelog.kernel import limits
 from tidelog.kernel.ids import Partition
 from tidelog.kernel.instant import Instant
 from tidelog.node.log.log import Log
@@ -15,6 +16,7 @@ from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import k00_produce
+from tidelog.wire.messages.k00_produce import ProduceRequest
 from tidelog.wire.metadata_records import ConfigChanged, ResourceKind
 from tidelog.wire.records import (
     Record,
@@ -240,3 +242,40 @@ def test_a_codec_that_the_topic_gets_meanwhile_is_kept_to(bench: HandlerBench) -
     assert found is not None
     content = found.file.read(found.position, found.size)
     assert [header.codec_bits for header, _ in iterate_batches(content)] == [Codec.GZIP]
+
+
+def wide_request(count: int) -> ProduceRequest:
+    request = produce_request("plain", bytearray(PLAIN), acks=1)
+    request.topic_data[0].partition_data *= count
+    return request
+
+
+def test_others_have_their_turn_between_many_batches(bench: HandlerBench) -> None:
+    client = FakeClient()
+    count = 2 * limits.ROWS_PER_STEP + 1
+    bench.begin(client, k00_produce.API, 9, wide_request(count))
+    ends = []
+    assert bench.aside is not None
+    while bench.aside:
+        assert not client.session.may_begin(barrier=False)
+        bench.aside.pop(0)()
+        ends.append(log_of(bench, "plain").end)
+    assert ends == [limits.ROWS_PER_STEP, 2 * limits.ROWS_PER_STEP, count]
+    (frame,) = client.frames()
+    answer = decode_response(k00_produce.API, 9, memoryview(frame))[1]
+    rows = answer.responses[0].partition_responses
+    assert [row.base_offset for row in rows] == list(range(count))
+    assert bench.broker.received.used == 0
+
+
+def test_of_many_batches_no_more_are_appended_for_a_client_that_is_gone(
+    bench: HandlerBench,
+) -> None:
+    client = FakeClient()
+    bench.begin(client, k00_produce.API, 9, wide_request(2 * limits.ROWS_PER_STEP))
+    assert bench.aside is not None
+    bench.aside.pop(0)()
+    client.session.abandon()
+    do_all(bench)
+    assert log_of(bench, "plain").end == limits.ROWS_PER_STEP
+    assert bench.broker.received.used == 0

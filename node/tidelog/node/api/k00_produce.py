@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from tidelog.kernel import limits
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import Offset
 from tidelog.kernel.instant import Instant, ms
@@ -18,10 +19,12 @@ from tidelog.node.api import produce_in_transaction as in_transaction
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
 from tidelog.node.api.leader_hints import hint
+from tidelog.node.api.parts import Parts, go_on, in_parts
 from tidelog.node.api.produce_aside import (
     Ready,
     Work,
     checked,
+    is_wide,
     keep_records,
     long_work,
     make_ready,
@@ -110,12 +113,12 @@ def produce(call: Call, request: ProduceRequest) -> object | None:
         keep_records(call, request)
         return None
     work = long_work(call, request)
-    if work:
+    if work or is_wide(request):
         call.hold()
         keep_records(call, request)
         _do_aside(call, request, {}, work)
         return None
-    return _produce(call, request, _NOTHING)
+    return in_parts(call, _appended(call, request, _NOTHING))
 
 
 def _checked_in(call: Call, request: ProduceRequest, now: Instant, claims: Claims) -> None:
@@ -133,20 +136,28 @@ def _do_aside(call: Call, request: ProduceRequest, claims: Claims, work: Sequenc
     call.broker.aside(make_ready(work), go_on)
 
 
-def _produce(call: Call, request: ProduceRequest, prepared: _Prepared) -> object | None:
-    acks = request.acks
+def _appended(call: Call, request: ProduceRequest, prepared: _Prepared) -> Parts:
+    """Append all batches of a request, with other clients' requests in between if they are many."""
     pending: list[Pending] = []
-    answers = [
-        TopicProduceResponse(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partition_responses=[
-                _append(call, topic, data, acks, pending, prepared) for data in topic.partition_data
-            ],
-        )
-        for topic in request.topic_data
-    ]
-    return finish(call, acks, request.timeout_ms, answers, pending)
+    answers: list[TopicProduceResponse] = []
+    done = 0
+    try:
+        for topic in request.topic_data:
+            rows: list[PartitionProduceResponse] = []
+            for data in topic.partition_data:
+                if done == limits.ROWS_PER_STEP:
+                    done = 0
+                    yield None
+                rows.append(_append(call, topic, data, request.acks, pending, prepared))
+                done += 1
+            answers.append(
+                TopicProduceResponse(
+                    name=topic.name, topic_id=topic.topic_id, partition_responses=rows
+                )
+            )
+    finally:
+        release_records(call)
+    return finish(call, request.acks, request.timeout_ms, answers, pending)
 
 
 def finish(
@@ -173,17 +184,7 @@ def _go_on(call: Call, request: ProduceRequest, claims: Claims, now: Instant, re
     """A client that is gone meanwhile has its records appended all the same, as if it had been
     quicker to serve."""
     call.now = now
-    release_records(call)
-    try:
-        answer = _produce(call, request, _Prepared(claims, ready))
-    except CloseConnectionError as error:
-        call.client.close(str(error))
-        return
-    call.release()
-    if answer is NO_ANSWER:
-        call.no_answer()
-    elif answer is not None:
-        call.answer(answer)
+    go_on(call, _appended(call, request, _Prepared(claims, ready)))
 
 
 def _append(

@@ -35,11 +35,11 @@ def in_parts(call: Call, parts: Parts) -> object | None:
 
 
 def _wait(call: Call, parts: Parts, wanted: Steps[Any] | None) -> None:
-    go_on = call.later(partial(_go_on, call, parts))
+    then = call.later(partial(_go_on, call, parts))
     if wanted is None:
-        call.broker.later(lambda now: go_on(now, None))
+        call.broker.later(lambda now: then(now, None))
     else:
-        call.broker.aside(_faults_caught(wanted), go_on)
+        call.broker.aside(_faults_caught(wanted), then)
 
 
 class _Fault(NamedTuple):
@@ -61,6 +61,11 @@ def _go_on(call: Call, parts: Parts, now: Instant, result: object) -> None:
         parts.close()
         return
     call.now = now
+    go_on(call, parts, result)
+
+
+def go_on(call: Call, parts: Parts, result: object = None) -> None:
+    """Do the next part of a request that is held, outside of the turn in which it came."""
     try:
         wanted = parts.throw(result.error) if isinstance(result, _Fault) else parts.send(result)
     except StopIteration as end:

@@ -67,6 +67,12 @@ def long_work(call: Call, request: ProduceRequest) -> list[Work]:
     return found
 
 
+def is_wide(request: ProduceRequest) -> bool:
+    """Whether it has so many batches that other clients have their turn in between."""
+    rows = sum(len(topic.partition_data) for topic in request.topic_data)
+    return rows > limits.ROWS_PER_STEP
+
+
 def keep_records(call: Call, request: ProduceRequest) -> None:
     """Copy all there are: the connection's buffer is gone before they are appended."""
     for topic in request.topic_data:
