@@ -10,6 +10,7 @@ from tidelog.kernel.steps import Steps
 from tidelog.node.api.fetch_sessions import FetchSessions
 from tidelog.node.api.listed_brokers import ListedBrokers
 from tidelog.node.api.producer_ids import ProducerIds
+from tidelog.node.api.producer_rate import ProducerRate
 from tidelog.node.api.topic_blocks import TopicBlocks
 from tidelog.node.broker_settings import BrokerSettings
 from tidelog.node.groups.history import Tell
@@ -153,6 +154,7 @@ class Broker:
     """What the wall clock is ahead of the monotonic one; the shell keeps it current."""
     counters: Counters = field(default_factory=Counters)
     topic_blocks: TopicBlocks = field(default_factory=TopicBlocks)
+    producer_rate: ProducerRate = field(default_factory=ProducerRate)
     listed: ListedBrokers = field(default_factory=ListedBrokers)
     received: ReceivedBytes = field(default_factory=ReceivedBytes)
     transactions: Transactions = field(default_factory=NoTransactions)
