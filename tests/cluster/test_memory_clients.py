@@ -188,3 +188,33 @@ def test_endless_requests_of_many_clients_take_little_memory_and_others_are_serv
                 other.sock.settimeout(120)
                 row = produce(other, topic, batch_of(bytes(8 * MIB)))
                 assert row.error_code == ErrorCode.NONE
+
+
+def test_connections_that_never_ask_shut_nobody_out(tmp_path: Path) -> None:
+    with (
+        Cluster(tmp_path, settings={"max.connections": "30"}) as cluster,
+        contextlib.ExitStack() as stack,
+    ):
+        until(lambda: connections(cluster) == 0, "nobody is connected")
+        asking = [stack.enter_context(RawClient(cluster.bootstrap)) for _ in range(10)]
+        for client in asking:
+            client.send(VERSIONS)
+            client.receive_frame()
+        silent = [stack.enter_context(RawClient(cluster.bootstrap)) for _ in range(20)]
+        silent[0].send(VERSIONS[:-1])
+
+        def is_served() -> bool:
+            with RawClient(cluster.bootstrap) as other:
+                try:
+                    other.send(VERSIONS)
+                    other.receive_frame()
+                except (EOFError, OSError):
+                    return False
+                return True
+
+        assert not is_served(), "the others may be about to ask"
+        until(is_served, "a newcomer gets the place of one that never asked")
+        assert silent[0].is_closed_by_peer()
+        for client in asking:
+            client.send(VERSIONS)
+            client.receive_frame()

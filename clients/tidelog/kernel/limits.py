@@ -21,6 +21,8 @@ MEMBER_ID_PREFIX_CHARS_MAX = 200
 
 # connections
 CONNECTIONS_MAX = 10_000
+SILENT_CONNECTION_MS = 3_000
+"""Where no more may connect, a connection that has not asked anything for as long makes room."""
 IN_FLIGHT_REQUESTS_MAX = 16
 UNDELIVERED_ANSWER_BYTES_MAX = 8 * MIB
 RECEIVE_BUFFER_BYTES_FIRST = 4 * KIB

@@ -78,7 +78,9 @@ class Connection:
         on_closed: Callable[["Connection"], None],
     ) -> None:
         self.session = Session()
-        self.last_progress = time.monotonic_ns()
+        self.last_progress = self.opened = time.monotonic_ns()
+        self.has_asked = False
+        """Whether it has sent a whole request."""
         self._parts = parts
         self._sock = sock
         self._fd = sock.fileno()
@@ -220,6 +222,7 @@ class Connection:
                 if self.account.watched:
                     self.account.completed()
                 self._parts.stats.requests += 1
+                self.has_asked = True
                 begin(self, frame, now)
         finally:
             self._in_turn = False

@@ -3,10 +3,12 @@
 import errno
 import socket
 import time
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 
+from tidelog.kernel import limits
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.net.connection import Connection, NetworkParts
@@ -17,6 +19,7 @@ _SWEEP_S_MAX: Final = 10.0
 _OUT_OF_FILES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _ACCEPT_PAUSE_S: Final = 0.1
 _RELIEVE_S: Final = 1.0
+_SILENT_NS_MAX: Final = ms(limits.SILENT_CONNECTION_MS)
 
 
 class ListenerLimits(Struct, frozen=True):
@@ -27,7 +30,9 @@ class ListenerLimits(Struct, frozen=True):
 class Listener:
     """Accepts clients, closes idle ones.
 
-    Invariant: nobody comes in while `connections_max` are in; they are turned away at once.
+    Invariant: nobody comes in while `connections_max` are in. Who comes then takes the place of the
+    oldest connection that has never sent a request, if it had time for that; else it is turned away
+    at once. So connections that nobody uses shut nobody out.
     While it is suspended nobody is in and nobody comes in.
     """
 
@@ -38,6 +43,8 @@ class Listener:
         self._place = ("", 0)
         self._suspended = False
         self.connections: set[Connection] = set()
+        self._new: dict[Connection, None] = {}
+        """Of these none is known to have asked anything, in the order in which they came."""
         self._sweep_s = min(_SWEEP_S_MAX, bounds.idle_ms_max / 2000)
         parts.received.on_scarce = self._watch_memory
         self._watching = False
@@ -132,7 +139,7 @@ class Listener:
             self._listen_anew()
 
     def _take(self, sock: socket.socket, peer: tuple[str, int]) -> None:
-        if len(self.connections) >= self._bounds.connections_max:
+        if len(self.connections) >= self._bounds.connections_max and not self._make_room():
             sock.close()
             self._parts.log_refused(f"{peer[0]}:{peer[1]}", "max.connections is reached")
             return
@@ -140,7 +147,25 @@ class Listener:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._parts.stats.accepted += 1
         address = f"{peer[0]}:{peer[1]}"
-        self.connections.add(Connection(self._parts, sock, address, self.connections.discard))
+        connection = Connection(self._parts, sock, address, self._on_closed)
+        self.connections.add(connection)
+        self._new[connection] = None
+
+    def _on_closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._new.pop(connection, None)
+
+    def _make_room(self) -> bool:
+        """End the oldest connection that has never asked anything, for one that comes."""
+        for connection in list(islice(self._new, _ACCEPTS_PER_TURN)):
+            if not connection.has_asked:
+                if time.monotonic_ns() - connection.opened < _SILENT_NS_MAX:
+                    return False
+                self._parts.log_refused(connection.address, "it sent no request, others came")
+                connection.abort()
+                return True
+            del self._new[connection]
+        return False
 
     def _pause_accepting(self) -> None:
         """Out of descriptors: keep those who are in, look again soon."""
@@ -173,6 +198,7 @@ class Listener:
         now = time.monotonic_ns()
         idle_ns_max = ms(self._bounds.idle_ms_max)
         relax_ns = ms(self._sweep_s * 1000)
+        self._new = {one: None for one in self._new if not one.has_asked}
         for connection in list(self.connections):
             quiet_ns = now - connection.last_progress
             if quiet_ns > idle_ns_max:
