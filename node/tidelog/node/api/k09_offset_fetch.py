@@ -49,7 +49,7 @@ class _Topic(NamedTuple):
 
 def offset_fetch(call: Call, request: OffsetFetchRequest) -> None:
     if call.version >= _MANY_GROUPS_VERSION:
-        groups = [(one, _topics(call, one.topics)) for one in request.groups]
+        groups = [(one, _topics(call, one.topics)) for one in _merged(request.groups)]
         asked = [
             (one.group_id, _asked(one.group_id, topics, request, one)) for one, topics in groups
         ]
@@ -73,10 +73,31 @@ def offset_fetch(call: Call, request: OffsetFetchRequest) -> None:
     )
 
 
+def _merged(groups: Sequence[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """Each group once, however often it stands there: else a short request for all that a group has
+    committed would be answered with gigabytes.
+    """
+    found: dict[str, OffsetFetchRequestGroup] = {}
+    for group in groups:
+        first = found.setdefault(group.group_id, group)
+        if first is group or first.topics is None:
+            continue
+        if group.topics is None:
+            first.topics = None
+        else:
+            first.topics += group.topics
+    return list(found.values())
+
+
 def _topics(call: Call, topics: _AnyTopics) -> list[_Topic] | None:
+    """Each topic once, and each partition: what is committed carries a text of its own."""
     if topics is None:
         return None
-    return [_topic(call, topic) for topic in topics]
+    found: dict[tuple[str | None, Uuid], dict[int, None]] = {}
+    for topic in topics:
+        name, topic_id, indexes = _topic(call, topic)
+        found.setdefault((name, topic_id), {}).update(dict.fromkeys(indexes))
+    return [_Topic(name, topic_id, list(indexes)) for (name, topic_id), indexes in found.items()]
 
 
 def _topic(call: Call, topic: OffsetFetchRequestTopic | OffsetFetchRequestTopics) -> _Topic:

@@ -1,9 +1,11 @@
 """DescribeProducers (key 61), version 0: who writes to a partition with sequence numbers."""
 
+from tidelog.kernel import limits
 from tidelog.kernel.ids import Partition
 from tidelog.kernel.topic_names import fault_of_name
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Parts, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.log.producers import Producer
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -17,15 +19,35 @@ from tidelog.wire.messages.k61_describe_producers import (
 )
 
 
-def describe_producers(call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_partition(call, topic.name, n) for n in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
+def describe_producers(call: Call, request: DescribeProducersRequest) -> object | None:
+    return in_parts(call, _described(call, request))
+
+
+def _described(call: Call, request: DescribeProducersRequest) -> Parts:
+    """Each partition once, with other clients' requests in between."""
+    wanted: dict[str, dict[int, None]] = {}
+    for asked in request.topics:
+        wanted.setdefault(asked.name, {}).update(dict.fromkeys(asked.partition_indexes))
+    topics: list[TopicResponse] = []
+    left, turn = limits.MESSAGE_ELEMENTS_MAX, 0
+    for name, indexes in wanted.items():
+        topics.append(TopicResponse(name=name, partitions=[]))
+        for index in indexes:
+            if turn >= limits.ROWS_PER_STEP:
+                turn = 0
+                yield None
+            row = _partition(call, name, index) if left > 0 else _too_many(index)
+            topics[-1].partitions.append(row)
+            size = 1 + len(row.active_producers)
+            left, turn = left - size, turn + size
+    return DescribeProducersResponse(topics=topics)
+
+
+def _too_many(index: int) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.INVALID_REQUEST,
+        error_message="the answer would be too large: ask for fewer partitions",
     )
 
 
