@@ -1,4 +1,4 @@
-"""A request that names the same thing very often: the answer tells of it once.
+"""A request that names very much: the answer tells of each thing once, and others have their turn.
 
 The answer tells much more of a thing than the request takes to name it. So a request of 1 MB could
 have an answer of gigabytes.
@@ -17,6 +17,7 @@ from tidelog.wire.messages import (
     k00_produce,
     k09_offset_fetch,
     k15_describe_groups,
+    k23_offset_for_leader_epoch,
     k61_describe_producers,
 )
 from tidelog.wire.records import Origin, Record, build_batch
@@ -101,3 +102,38 @@ def test_others_have_their_turn_between_many_producers(bench: GroupBench) -> Non
     (topic,) = decode_response(k61_describe_producers.API, 0, memoryview(frame))[1].topics
     told = [len(row.active_producers) for row in topic.partitions]
     assert told == [limits.ROWS_PER_STEP, 0, 0]
+
+
+def parts_of(bench: GroupBench) -> int:
+    assert bench.aside is not None
+    parts = 0
+    while bench.aside:
+        bench.aside.pop(0)()
+        parts += 1
+    return parts
+
+
+def test_others_have_their_turn_between_many_groups(bench: GroupBench) -> None:
+    names = [str(number) for number in range(2 * limits.ROWS_PER_STEP + 1)]
+    bench.aside = []
+    asked = k15_describe_groups.DescribeGroupsRequest(groups=names)
+    waits = bench.start_asking(k15_describe_groups.API, 5, asked)
+    assert parts_of(bench) == 2
+    (frame,) = waits.client.frames()
+    groups = decode_response(k15_describe_groups.API, 5, memoryview(frame))[1].groups
+    assert [group.group_id for group in groups] == names
+
+
+def test_others_have_their_turn_between_many_ends_of_epochs(bench: GroupBench) -> None:
+    row = k23_offset_for_leader_epoch.OffsetForLeaderPartition(
+        partition=0, current_leader_epoch=-1, leader_epoch=0
+    )
+    rows = [row] * (2 * limits.ROWS_PER_STEP + 1)
+    topic = k23_offset_for_leader_epoch.OffsetForLeaderTopic(topic="t", partitions=rows)
+    asked = k23_offset_for_leader_epoch.OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
+    bench.aside = []
+    waits = bench.start_asking(k23_offset_for_leader_epoch.API, 4, asked)
+    assert parts_of(bench) == 2
+    (frame,) = waits.client.frames()
+    (told,) = decode_response(k23_offset_for_leader_epoch.API, 4, memoryview(frame))[1].topics
+    assert [(one.error_code, one.end_offset) for one in told.partitions] == [(0, 0)] * len(rows)

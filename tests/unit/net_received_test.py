@@ -113,6 +113,13 @@ def test_when_the_favoured_request_is_complete_the_next_one_is_favoured() -> Non
     assert waits.granted == 1
 
 
+def test_a_favoured_request_that_turns_out_to_be_large_lets_an_ordinary_one_go_on() -> None:
+    received, peers = crowd()
+    ordinary = waiting(received, ORDINARY)
+    assert not peers[-2].account.may_hold(LARGE)
+    assert ordinary.granted == 1
+
+
 def test_whoever_is_idle_gives_memory_back_when_others_begin_to_wait() -> None:
     received = ReceivedBytes(LIMIT)
     peers = full(received)

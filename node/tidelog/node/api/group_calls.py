@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
+from tidelog.kernel import limits
+from tidelog.kernel.instant import Instant
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.groups.requests import OffsetToCommit
@@ -52,10 +54,16 @@ def ask_groups(
         if len(said) == len(asked) and not call.abandoned:
             call.answer(answer([said[at] for at in range(len(asked))]))
 
+    def ask_from(start: int, now: Instant) -> None:
+        stop = start + limits.ROWS_PER_STEP
+        for at, (group, request) in enumerate(asked[start:stop], start):
+            call.broker.groups.ask(now, group, request, call.later(partial(done, at)))
+        if stop < len(asked) and not call.abandoned:
+            call.broker.later(call.later(partial(ask_from, stop)))  # other clients have their turn
+
     if not asked:
         call.answer(answer([]))
-    for at, (group, request) in enumerate(asked):
-        call.broker.groups.ask(call.now, group, request, call.later(partial(done, at)))
+    ask_from(0, call.now)
 
 
 class CommitRow(Protocol):

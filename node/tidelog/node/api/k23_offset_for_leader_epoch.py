@@ -3,9 +3,11 @@
 Consumers find with it whether what they read was cut off since (KIP-320).
 """
 
+from tidelog.kernel import limits
 from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Parts, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.wire.errors import Rejected
 from tidelog.wire.messages.k23_offset_for_leader_epoch import (
@@ -18,18 +20,22 @@ from tidelog.wire.messages.k23_offset_for_leader_epoch import (
 )
 
 
-def offset_for_leader_epoch(
-    call: Call, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_partition(call, topic.topic, asked) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> object | None:
+    return in_parts(call, _ends(call, request))
+
+
+def _ends(call: Call, request: OffsetForLeaderEpochRequest) -> Parts:
+    topics: list[OffsetForLeaderTopicResult] = []
+    done = 0
+    for topic in request.topics:
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=[]))
+        for asked in topic.partitions:
+            if done == limits.ROWS_PER_STEP:
+                done = 0
+                yield None
+            topics[-1].partitions.append(_partition(call, topic.topic, asked))
+            done += 1
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _partition(call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

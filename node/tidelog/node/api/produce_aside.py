@@ -27,6 +27,10 @@ from tidelog.wire.records import HEADER_BYTES, BatchHeader, read_header
 _ZSTD_VERSION: Final = 7
 
 
+_ROW_BYTES: Final = 512
+"""What one batch takes in memory besides its records."""
+
+
 class Batch(NamedTuple):
     """A batch that may be appended."""
 
@@ -75,11 +79,15 @@ def is_wide(request: ProduceRequest) -> bool:
 
 def keep_records(call: Call, request: ProduceRequest) -> None:
     """Copy all there are: the connection's buffer is gone before they are appended."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = memoryview(bytearray(data.records))
-                call.kept_bytes += len(data.records)
+    rows = [data for topic in request.topic_data for data in topic.partition_data]
+    kept = memoryview(bytearray(sum(len(data.records or b"") for data in rows)))
+    at = 0
+    for data in rows:
+        if data.records is not None:
+            end = at + len(data.records)
+            kept[at:end] = data.records
+            data.records, at = kept[at:end], end
+    call.kept_bytes = len(kept) + _ROW_BYTES * len(rows)
     call.broker.received.keep(call.kept_bytes)
 
 

@@ -155,6 +155,8 @@ class ReceivedBytes:
         if line.favoured is who or (not line.waiting and self.used + more <= line.room):
             self._grant(who, more)
             return True
+        if self._ordinary.favoured is who:
+            self._ordinary.favoured = None  # it is no ordinary one
         was_scarce = self.is_scarce
         who.line = line
         line.waiting.append((who, more))
