@@ -30,6 +30,11 @@ def test_what_is_committed_is_fetched_and_the_rest_is_unknown(bench: GroupBench)
     assert fetch_offsets(bench, "other", t=1) == {("t", 0): -1}
 
 
+def test_any_number_may_be_committed_as_with_kafka(bench: GroupBench) -> None:
+    assert commit(bench, "g", {"t": [-5, 10**15]}) == [0, 0]
+    assert fetch_offsets(bench, "g") == {("t", 0): -5, ("t", 1): 10**15}
+
+
 def test_metadata_and_leader_epoch_come_back_as_they_were_committed(bench: GroupBench) -> None:
     request = commit_request("g", {"t": [7]})
     row = request.topics[0].partitions[0]

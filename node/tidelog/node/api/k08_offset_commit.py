@@ -1,6 +1,7 @@
 """OffsetCommit (key 8), versions 2-10. v6 leader epochs, v7 static members, v8 flexible, v10 ids.
 
-A request is one decision: what may be committed of it is committed at once, or nothing is.
+A request is one decision: what may be committed of it is committed at once, or nothing is. Any
+number is taken for an offset, as by Kafka: negative ones too, and such as lie behind the log's end.
 """
 
 from typing import Any, Final
@@ -80,5 +81,8 @@ def _row(
 
 
 ROUTE = Route(
-    API, range(2, 11), offset_commit, "answered once the replicas have it; topic ids from v10"
+    API,
+    range(2, 11),
+    offset_commit,
+    "answered once the replicas have it; any offset is taken, as by Kafka; topic ids from v10",
 )
