@@ -122,3 +122,25 @@ def test_a_fault_while_records_are_read_in_the_thread_ends_the_request_alone(
     assert client.closed is not None
     assert client.frames() == []
     assert len(bench.faults) == 1
+    assert bench.broker.looked_at_bytes == 0
+
+
+def test_searches_wait_while_others_have_much_in_memory(bench: HandlerBench) -> None:
+    bench.broker.looked_at_bytes = limits.LOOKED_AT_BYTES_MAX
+    first, second = begin(bench, LATE_MS), begin(bench, LATE_MS)
+    assert bench.aside is not None
+    assert len(bench.aside) == 2
+    in_memory = bench.broker.looked_at_bytes
+    bench.aside.pop()()
+    assert (second.frames(), bench.broker.looked_at_bytes) == ([], in_memory)
+    go_on(bench)
+    assert [row.offset for row in rows_of(first) + rows_of(second)] == [-1, -1]
+    assert bench.broker.looked_at_bytes == limits.LOOKED_AT_BYTES_MAX
+
+
+def test_the_memory_of_a_search_is_free_when_its_client_is_gone(bench: HandlerBench) -> None:
+    client = begin(bench, LATE_MS)
+    assert bench.broker.looked_at_bytes
+    client.session.abandon()
+    go_on(bench)
+    assert bench.broker.looked_at_bytes == 0

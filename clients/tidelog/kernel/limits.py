@@ -59,6 +59,8 @@ ROWS_PER_STEP = 500
 """A request that names more partitions lets other clients have their turn."""
 RECORDS_NAMED_MAX = 10_000
 """Records at fault that one answer lists: as many as a batch of librdkafka's has by default."""
+LOOKED_AT_BYTES_MAX = 64 * MIB
+"""Batches that searches by time have in memory; one more may come, other searches wait."""
 UNPACKED_BYTES_LIGHT = 4 * MIB
 UNPACKED_BYTES_PER_REQUEST_MAX = 512 * MIB
 PRODUCER_BATCHES_KEPT = 5

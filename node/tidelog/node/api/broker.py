@@ -153,6 +153,8 @@ class Broker:
     wall_offset_ns: int = 0
     """What the wall clock is ahead of the monotonic one; the shell keeps it current."""
     counters: Counters = field(default_factory=Counters)
+    looked_at_bytes: int = 0
+    """Batches that searches by time have in memory, for a thread to look at."""
     topic_blocks: TopicBlocks = field(default_factory=TopicBlocks)
     producer_rate: ProducerRate = field(default_factory=ProducerRate)
     listed: ListedBrokers = field(default_factory=ListedBrokers)

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidelog.kernel import limits
 from tidelog.kernel.ids import Offset
-from tidelog.kernel.steps import at_once
+from tidelog.kernel.steps import at_once, one_step
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.parts import Parting, Parts, in_parts
@@ -143,17 +143,41 @@ def _searched(
     """What the search finds; refused where the partition is not led here any more."""
     found: TimestampOffset | None = None
     while True:
+        while call.broker.looked_at_bytes > limits.LOOKED_AT_BYTES_MAX:
+            yield one_step(_nothing)  # behind the work of those whose batches are in memory
+            _check_led(call, replica, leader)
         try:
             wanted = search.send(found)
         except StopIteration as end:
             answer: TimestampOffset | None = end.value
             return answer
-        if wanted is not None and turn.takes(wanted):
+        if wanted is None:
+            found = yield None
+        elif turn.takes(wanted):
             found = at_once(look_for(wanted))
-            continue
-        found = yield None if wanted is None else look_for(wanted)
-        if replica.leader is not leader or call.broker.replicas.get(replica.key) is not replica:
-            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        else:
+            found = yield from _looked_for(call, wanted)
+        _check_led(call, replica, leader)
+
+
+def _looked_for(call: Call, wanted: ToLook) -> Parting[TimestampOffset | None]:
+    """What a thread finds in a batch, which is in memory until then."""
+    size = len(wanted.batch)
+    call.broker.looked_at_bytes += size
+    try:
+        found: TimestampOffset | None = yield look_for(wanted)
+    finally:
+        call.broker.looked_at_bytes -= size
+    return found
+
+
+def _check_led(call: Call, replica: Replica, leader: Leader) -> None:
+    if replica.leader is not leader or call.broker.replicas.get(replica.key) is not replica:
+        raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _nothing() -> None:
+    """There is nothing to do but to wait for one's turn."""
 
 
 def _find(
