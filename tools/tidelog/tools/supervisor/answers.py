@@ -5,6 +5,7 @@ a started one ready. What does not come true in time is answered with a sentence
 """
 
 import signal
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from msgspec import Struct
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.instant import Instant, s
 from tidelog.node.ipc.layout import Role
+from tidelog.node.runtime.process import EventLog, printable
 from tidelog.tools.supervisor.plan import (
     Event,
     Name,
@@ -31,12 +33,15 @@ _SIGNALS_WITHIN = s(5)
 _STARTS_WITHIN = s(60)
 _STOPS_WITHIN = s(60)
 _WAIT_SECONDS_MAX = 86_400
+_SHOWN_CHARS_MAX = 100
 _ROLES = {
     role_word(Role.BROKER): Role.BROKER,
     role_word(Role.COORDINATOR): Role.COORDINATOR,
     role_word(Role.STANDBY): Role.COORDINATOR,
     role_word(Role.TRANSACTION_COORDINATOR): Role.TRANSACTION_COORDINATOR,
 }
+
+log = EventLog("supervisor")
 
 
 class RefusedError(Exception):
@@ -113,6 +118,10 @@ class Answers:
             self._do(connection, document)
         except RefusedError as error:
             connection.answer({"ok": False, "error": str(error), "code": error.code})
+        except Exception as error:  # noqa: BLE001 -- no request may end the cluster
+            answer = _bug(error, document)
+            if connection.answer_due:
+                connection.answer(answer)
         self.look()
 
     def look(self) -> None:
@@ -121,7 +130,7 @@ class Answers:
         still: list[_Waiting] = []
         due: list[tuple[Connection, Document]] = []
         for one in self._waiting:
-            answer = one.answer() if one.connection.is_open else {}
+            answer = _answered(one) if one.connection.is_open else {}
             if answer is None and now >= one.deadline:
                 answer = {"ok": False, "error": one.late(), "code": TIMED_OUT}
             if answer is None:
@@ -142,7 +151,7 @@ class Answers:
             case "wait":
                 self._wait_until_ready(connection, document)
             case "down":
-                force, sync = bool(document.get("force")), bool(document.get("sync"))
+                force, sync = _flag(document, "force"), _flag(document, "sync")
                 connection.answer({"ok": True, "pid": self._desk.end(force=force, sync=sync)})
             case "start" | "stop" | "kill" | "pause" | "resume" as what:
                 self._one(connection, what, self._named(document))
@@ -155,7 +164,9 @@ class Answers:
             case "power-loss" | "power-back" as what:
                 self._power(connection, what, document)
             case what:
-                raise RefusedError(f"the supervisor does not know how to {what!r}", WRONG_USAGE)
+                raise RefusedError(
+                    f"the supervisor does not know how to {_shown(what)}", WRONG_USAGE
+                )
 
     def _watch(self, connection: Connection) -> None:
         for line in self._desk.told_so_far():
@@ -163,9 +174,12 @@ class Answers:
         connection.watches = True
 
     def _named(self, document: Document) -> Process:
-        processes, word = self._desk.plan.processes, str(document.get("role"))
+        processes = self._desk.plan.processes
+        word = printable(document.get("role"), _SHOWN_CHARS_MAX)
         process_id = document.get("id", 0)
-        name = Name(_ROLES.get(word, Role.NONE), process_id if isinstance(process_id, int) else -1)
+        if type(process_id) is not int:  # nor is True one
+            raise RefusedError(f"id must be a whole number: {_shown(process_id)}", WRONG_USAGE)
+        name = Name(_ROLES.get(word, Role.NONE), process_id)
         if word == role_word(Role.COORDINATOR):
             name = self._desk.plan.leading  # whichever that is
         elif word == role_word(Role.STANDBY):
@@ -247,11 +261,13 @@ class Answers:
 
     def _who_loses_power(self, document: Document) -> list[Name]:
         """The whole machine, but for the supervisor, or some brokers."""
-        if document.get("all"):
+        if _flag(document, "all"):
             return list(self._desk.plan.processes)
         ids = document.get("ids")
-        named = [self._named({"role": "broker", "id": one}) for one in ids or ()]
-        return [process.name for process in named]
+        if not isinstance(ids, list) or not ids:
+            raise RefusedError(f"ids must be a list of brokers: {_shown(ids)}", WRONG_USAGE)
+        named = [self._named({"role": "broker", "id": one}) for one in ids]
+        return list(dict.fromkeys(process.name for process in named))
 
     def _power_back(self) -> None:
         """Nobody else starts a coordinator that lost power."""
@@ -349,6 +365,33 @@ class Answers:
     ) -> None:
         deadline = Instant(self._desk.now() + within)
         self._waiting.append(_Waiting(connection, answer, deadline, late))
+
+
+def _answered(waiting: _Waiting) -> Document | None:
+    try:
+        return waiting.answer()
+    except Exception as error:  # noqa: BLE001 -- as for a request
+        return _bug(error, {})
+
+
+def _bug(error: Exception, document: Document) -> Document:
+    """Logged with its place; the answer says that it is no fault of whoever asked."""
+    kind = type(error).__name__
+    trace = traceback.format_exception(error)
+    log.error("request_failed", request=_shown(document), traceback="".join(trace)[-4096:])
+    sentence = f"this is a bug: {kind}: {printable(error)}; see tidelog logs supervisor"
+    return {"ok": False, "error": sentence, "code": FAILED}
+
+
+def _flag(document: Document, name: str) -> bool:
+    value = document.get(name, False)
+    if not isinstance(value, bool):
+        raise RefusedError(f"{name} must be true or false: {_shown(value)}", WRONG_USAGE)
+    return value
+
+
+def _shown(value: object) -> str:
+    return printable(repr(value), _SHOWN_CHARS_MAX)
 
 
 def _started(process: Process) -> Document | None:

@@ -95,7 +95,9 @@ class Link:
         patience = float(timeout) if isinstance(timeout, int | float) else 0.0
         self._stream.settimeout(_ANSWER_WITHIN_S + patience)
         try:
-            self._stream.sendall(json.dumps({"do": what, **more}).encode() + b"\n")
+            # One that hangs up at once may have said why: the answer is read all the same.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._stream.sendall(json.dumps({"do": what, **more}).encode() + b"\n")
             answer = self.read()
         except (BrokenPipeError, ConnectionResetError) as error:
             raise EndedError(_ENDED, FAILED) from error

@@ -1,4 +1,10 @@
-"""The supervisor's Unix socket: JSON lines in, JSON lines out, for this user only, all bounded."""
+"""The supervisor's Unix socket: JSON lines in, JSON lines out, for this user only, all bounded.
+
+The cluster's own processes have places of their own: a coordinator that starts again must hear of
+deaths, however many commands are connected. When all other places are taken, the connection that
+has asked nothing for the longest time is ended, if it is idle; else the new one is turned away with
+a sentence.
+"""
 
 import json
 import os
@@ -9,26 +15,49 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tidelog.kernel.instant import Instant, s
+from tidelog.node.runtime.process import EventLog
+
 CONNECTIONS_MAX = 64
+CHILDREN_CONNECTIONS_MAX = 32
 LINE_BYTES_MAX = 64 * 1024
 UNREAD_BYTES_MAX = 1024 * 1024
+LINES_PER_TURN_MAX = 16
+"""Of one connection; what else happened comes before its next lines."""
+IDLE = s(10)
+"""A connection that asked nothing for this long may have to make room for another one."""
 _RECEIVE_BYTES = 16 * 1024
 _CREDENTIALS = struct.Struct("@3i")
+_NO_ROOM = {
+    "ok": False,
+    "error": f"the supervisor has {CONNECTIONS_MAX} connections already: try again in a moment",
+    "code": 4,
+}
 
 Document = Mapping[str, Any]
+
+log = EventLog("supervisor")
 
 
 class Connection:
     """One peer. While an answer is due its next line waits."""
 
-    def __init__(self, stream: socket.socket, service: "Service") -> None:
+    def __init__(self, stream: socket.socket, service: "Service", *, is_child: bool) -> None:
         self.stream = stream
+        self.is_child = is_child
         self.watches = False
         self.is_open = True
+        self.answer_due = False
         self._service = service
+        self.active_at = service.now()
+        """When it was accepted, or the last line was taken or answered."""
         self._received = bytearray()
         self._unsent = bytearray()
-        self._answer_due = False
+
+    @property
+    def is_idle(self) -> bool:
+        """It waits for nothing and has asked nothing for a while. Half a line is no question."""
+        return not self.answer_due and self._service.now() - self.active_at >= IDLE
 
     def receive(self, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
@@ -47,25 +76,39 @@ class Connection:
             self.close()
             return
         self._received += chunk
-        self._take_lines()
-
-    def _take_lines(self) -> None:
-        while self.is_open and not self._answer_due:
-            line, newline, rest = self._received.partition(b"\n")
-            if not newline:
-                break
-            self._received = rest
-            self._answer_due = True
-            self._service.take(self, bytes(line))
+        self.take_lines()
         if len(self._received) > LINE_BYTES_MAX:
             self.close()
 
+    def take_lines(self) -> None:
+        """Some lines, one after the other; the service comes back for more."""
+        for _ in range(LINES_PER_TURN_MAX):
+            if not self._take_line():
+                return
+        self._service.come_back_to(self)
+
+    def _take_line(self) -> bool:
+        """False where there is none, or the answer to the one before is due."""
+        if not self.is_open or self.answer_due:
+            return False
+        line, newline, rest = self._received.partition(b"\n")
+        if not newline:
+            return False
+        self._received = rest
+        self.answer_due = True
+        self.active_at = self._service.now()
+        self._service.take(self, bytes(line))
+        return True
+
     def answer(self, document: Document) -> None:
-        """The answer to the line taken last; then the next line is looked at."""
-        assert self._answer_due
-        self._answer_due = False
+        """The answer to the line taken last; then the next line is looked at, but not here: an
+        answer that was given at once would lead to the next one in the same call, and so on."""
+        assert self.answer_due
+        self.answer_due = False
+        self.active_at = self._service.now()
         self.send(document)
-        self._take_lines()
+        if self.is_open and b"\n" in self._received:
+            self._service.come_back_to(self)
 
     def send(self, document: Document) -> None:
         if not self.is_open:
@@ -102,10 +145,18 @@ class Service:
         path: str,
         selector: selectors.BaseSelector,
         on_request: Callable[[Connection, Document], None],
+        is_child: Callable[[int], bool],
+        now: Callable[[], Instant],
     ) -> None:
+        """`is_child` says whether a process is one of the cluster's own, by its pid."""
         self._selector = selector
         self._on_request = on_request
+        self._is_child = is_child
+        self.now = now
+        self._turns_away = False
         self.connections: set[Connection] = set()
+        self._behind: dict[Connection, None] = {}
+        """These may have whole lines that nobody has looked at, in this order."""
         self._path = path
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(path)
@@ -122,6 +173,20 @@ class Service:
             document = None
         self._on_request(connection, document if isinstance(document, dict) else {})
 
+    @property
+    def is_behind(self) -> bool:
+        """`look` has something to do, whatever the selector says."""
+        return bool(self._behind)
+
+    def come_back_to(self, connection: Connection) -> None:
+        self._behind[connection] = None
+
+    def look(self) -> None:
+        """Take lines that were received before, a few of each connection."""
+        behind, self._behind = self._behind, {}
+        for connection in behind:
+            connection.take_lines()
+
     def tell(self, document: Document) -> None:
         """A line for everyone who watches."""
         for connection in [c for c in self.connections if c.watches]:
@@ -134,6 +199,7 @@ class Service:
 
     def forget(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self._behind.pop(connection, None)
         self._selector.unregister(connection.stream)
 
     def close(self) -> None:
@@ -153,13 +219,33 @@ class Service:
             stream, _ = self._listener.accept()
         except OSError:
             return
-        _, uid, _ = _CREDENTIALS.unpack(
+        pid, uid, _ = _CREDENTIALS.unpack(
             stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
-        if uid not in {os.geteuid(), 0} or len(self.connections) >= CONNECTIONS_MAX:
+        if uid not in {os.geteuid(), 0}:
             stream.close()
             return
         stream.settimeout(0)
-        connection = Connection(stream, self)
+        connection = Connection(stream, self, is_child=self._is_child(pid))
         self.connections.add(connection)
         self._selector.register(stream, selectors.EVENT_READ, connection.receive)
+        if not self._is_room_for(connection):
+            connection.send(_NO_ROOM)
+            connection.close()
+
+    def _is_room_for(self, new: Connection) -> bool:
+        """There is, or it is made."""
+        others = [one for one in self.connections if one is not new]
+        group = [one for one in others if one.is_child == new.is_child]
+        if len(group) < (CHILDREN_CONNECTIONS_MAX if new.is_child else CONNECTIONS_MAX):
+            self._turns_away = False
+            return True
+        idle = [one for one in group if one.is_idle]
+        if idle:
+            # One that watches may wait for long, and rightly: it is the last to go.
+            min(idle, key=lambda one: (one.watches, one.active_at)).close()
+            return True
+        if not self._turns_away:
+            log.warning("connections_turned_away", connections=len(group), child=new.is_child)
+        self._turns_away = True
+        return False

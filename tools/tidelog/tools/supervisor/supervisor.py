@@ -109,7 +109,11 @@ class Supervisor:
         self.plan = Plan.of(names, restart=setup.restart, next_incarnation=first)
         self._answers = Answers(self)
         self._service = Service(
-            supervisor_socket(setup.run.runtime_dir), self._selector, self._answers.request
+            supervisor_socket(setup.run.runtime_dir),
+            self._selector,
+            self._answers.request,
+            self._is_child,
+            self.now,
         )
         self._boot_id = boot_id()
 
@@ -151,8 +155,14 @@ class Supervisor:
         if due is not None and now >= due:
             self.take(plan.Ticked())
         self._answers.look()
+        self._service.look()
+
+    def _is_child(self, pid: int) -> bool:
+        return any(living.pid == pid for living in self._living.values())
 
     def _patience_s(self) -> float:
+        if self._service.is_behind:
+            return 0
         moments = [self._next_look, self.plan.deadline(), self._force_at, self._answers.deadline()]
         if self._answers.is_impatient:
             moments.append(Instant(self.now() + _IMPATIENT_EVERY))
