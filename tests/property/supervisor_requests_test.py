@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.desk import Office
@@ -38,13 +38,18 @@ requests = st.builds(
 )
 lines = (
     requests.map(json.dumps).map(str.encode)
+    | requests.map(json.dumps).map(str.encode)
+    | requests.map(json.dumps).map(str.encode)
     | values.map(json.dumps).map(str.encode)
     | st.binary(max_size=40).map(lambda data: data.replace(b"\n", b""))
     | st.integers(0, 200_000).map(lambda size: b"[" * size)
 )
 
 
-@given(st.lists(lines, max_size=8), st.integers(1, 100_000), st.sampled_from((b"", b"\n")))
+@example([b'{"do":"power-loss","ids":5}'], 100, b"\n")
+@given(
+    st.lists(lines, min_size=1, max_size=8), st.integers(1, 100_000), st.sampled_from((b"", b"\n"))
+)
 def test_odd_requests_are_answered_and_the_next_one_is_served(
     sent: list[bytes], piece: int, end: bytes
 ) -> None:
