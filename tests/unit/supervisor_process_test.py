@@ -5,10 +5,12 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from harness.other_user import as_other_user, needs_root
 from tidelog.node.runtime.process import (
     EventFormatter,
     EventLog,
@@ -170,9 +172,29 @@ def test_a_folder_of_sockets_is_removed_and_a_missing_one_is_no_error(tmp_path: 
     remove_folder(str(tmp_path / "r"))
 
 
-def test_a_link_in_the_place_of_a_folder_of_sockets_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "a").write_text("")
-    (tmp_path / "r").symlink_to(tmp_path / "theirs")
+def test_a_folder_of_sockets_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letters").write_text("keep")
+    (tmp_path / "r").symlink_to(tmp_path / "mine")
     remove_folder(str(tmp_path / "r"))
-    assert (tmp_path / "theirs" / "a").exists()
+    assert (tmp_path / "mine" / "letters").read_text() == "keep"
+
+
+def test_a_folder_that_is_a_file_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "r").write_text("keep")
+    remove_folder(str(tmp_path / "r"))
+    assert (tmp_path / "r").read_text() == "keep"
+
+
+@needs_root
+def test_a_folder_of_another_user_stops_no_clean_up() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="tidelog-test-", dir="/tmp"))
+    (folder / "a").write_text("")
+    try:
+        assert as_other_user(lambda: remove_folder(str(folder))) == "None"
+        folder.chmod(0o755)
+        assert as_other_user(lambda: remove_folder(str(folder))) == "None"
+        assert (folder / "a").exists()
+    finally:
+        remove_folder(str(folder))
+    assert not folder.exists()

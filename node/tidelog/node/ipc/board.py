@@ -1,7 +1,11 @@
 """The board in shared memory: every process of a run opens it and writes its own slot. (shell)"""
 
+import errno
 import mmap
 import os
+import re
+import stat
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -9,11 +13,15 @@ from typing import Self
 import posix_ipc
 
 from tidelog.kernel.failures import CannotStartError, CorruptError
+from tidelog.kernel.launch import board_name
 from tidelog.node.ipc import layout
 from tidelog.node.ipc.events import Event, EventRing, read_ring
 from tidelog.node.ipc.layout import Disks, Fences, Links, Slot, SlotWriter
 
 MEMORY_FOLDER = "/dev/shm"  # noqa: S108 -- where Linux keeps POSIX shared memory
+_RUN_OF = re.compile(r"/tidelog-([^-]+)-")
+_SUFFIX = "~"
+_SUFFIX_BYTES = 8
 
 
 class Board:
@@ -38,6 +46,10 @@ class Board:
         size = layout.board_size_bytes(slots)
         try:
             descriptor = create_memory(name, size)
+        except PermissionError as error:
+            raise CannotStartError(
+                f"no permission to make shared memory in {MEMORY_FOLDER}: its mode must be 1777"
+            ) from error
         except OSError as error:
             raise CannotStartError(no_room(size)) from error
         board = cls(name, descriptor, size)
@@ -48,12 +60,12 @@ class Board:
     @classmethod
     def open(cls, name: str) -> Self:
         """CorruptError where it is no whole board, posix_ipc.ExistentialError where none is."""
-        memory = posix_ipc.SharedMemory(name)
-        size = os.fstat(memory.fd).st_size
+        descriptor = open_memory(name)
+        size = os.fstat(descriptor).st_size
         if size == 0:
-            memory.close_fd()
+            os.close(descriptor)
             raise CorruptError(file=name, position=0, reason="the board is empty")
-        board = cls(name, memory.fd, size)
+        board = cls(name, descriptor, size)
         try:
             board.slots = layout.check_header(board._view, name)
         except CorruptError:
@@ -132,16 +144,85 @@ class Board:
 
 
 def create_memory(name: str, size_bytes: int) -> int:
-    """The descriptor of new shared memory; OSError where there is no room, and nothing is left."""
-    memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+    """The descriptor of new shared memory; OSError where there is no room, and nothing is left.
+
+    Another user of the machine may have taken the name: then it gets a suffix that nobody can
+    guess. `posix_ipc.ExistentialError` where this user has memory of that name already.
+    """
+    if _ours(name):
+        raise posix_ipc.ExistentialError(f"{name} exists")
+    try:
+        memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+    except posix_ipc.Error:
+        memory = _create_beside(name)
     try:
         os.posix_fallocate(memory.fd, 0, size_bytes)
     except OSError:
         memory.close_fd()
-        posix_ipc.unlink_shared_memory(name)
+        remove_memory(name)
         raise
     descriptor: int = memory.fd
     return descriptor
+
+
+def _create_beside(name: str) -> posix_ipc.SharedMemory:
+    other = name + _SUFFIX + os.urandom(_SUFFIX_BYTES).hex()
+    try:
+        return posix_ipc.SharedMemory(other, posix_ipc.O_CREX, mode=0o600)
+    except posix_ipc.Error as error:
+        raise PermissionError(errno.EACCES, str(error), MEMORY_FOLDER) from error
+
+
+def open_memory(name: str) -> int:
+    """The descriptor of this user's memory of that name; of nobody else's, whatever its mode says.
+    `posix_ipc.ExistentialError` where there is none.
+
+    Whoever owns memory may cut it short, which would kill who has mapped it.
+    """
+    owner = _owner(name)
+    for there in _ours(name):
+        try:
+            descriptor: int = posix_ipc.SharedMemory(there).fd
+        except posix_ipc.Error:
+            continue
+        if os.fstat(descriptor).st_uid == owner:
+            return descriptor
+        os.close(descriptor)
+    raise posix_ipc.ExistentialError(f"no shared memory of this user has the name {name}")
+
+
+def remove_memory(name: str) -> None:
+    """Who has it open keeps it. Nothing where this user has none of that name."""
+    for there in _ours(name):
+        with suppress(posix_ipc.Error):
+            posix_ipc.unlink_shared_memory(there)
+
+
+def _ours(name: str) -> list[str]:
+    """Names in the file system: that one, or with a suffix."""
+    folder, owner = Path(MEMORY_FOLDER), _owner(name)
+    entries = [folder / name[1:], *folder.glob(f"{name[1:]}{_SUFFIX}*")]
+    return [f"/{entry.name}" for entry in entries if _owner_of(entry) == owner]
+
+
+def _owner(name: str) -> int:
+    """Whose memory counts: this user's. Root may look at the cluster of another user, and that
+    user's memory counts then; the board says who that is."""
+    me = os.geteuid()
+    run = _RUN_OF.match(name)
+    if me or run is None:
+        return me
+    holder = _owner_of(Path(MEMORY_FOLDER) / board_name(run[1])[1:])
+    return me if holder is None else holder
+
+
+def _owner_of(path: Path) -> int | None:
+    """None where there is no such file."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_uid if stat.S_ISREG(status.st_mode) else None
 
 
 def no_room(size_bytes: int) -> str:
@@ -153,19 +234,18 @@ def no_room(size_bytes: int) -> str:
 
 
 def memory_of_run(run_id: str) -> list[str]:
-    """Names of all shared memory that a run has."""
-    try:
-        return sorted(f"/{entry.name}" for entry in Path(MEMORY_FOLDER).glob(f"tidelog-{run_id}-*"))
-    except FileNotFoundError:
-        return []
+    """Names of all shared memory that a run has, without the suffixes that some need."""
+    begin = f"/tidelog-{run_id}-"
+    owner = _owner(begin)
+    entries = Path(MEMORY_FOLDER).glob(f"{begin[1:]}*")
+    mine = {entry.name for entry in entries if _owner_of(entry) == owner}
+    return sorted({f"/{name.partition(_SUFFIX)[0]}" for name in mine})
 
 
 def remove_memory_of_run(run_id: str) -> list[str]:
     """Remove what a run has left; the names that were there."""
     names = memory_of_run(run_id)
-    for name in names:
-        try:
-            posix_ipc.unlink_shared_memory(name)
-        except posix_ipc.ExistentialError:
-            continue  # another process was faster
+    # The board last: as long as it is there it says whose the others are.
+    for name in sorted(names, key=board_name(run_id).__eq__):
+        remove_memory(name)
     return names

@@ -12,7 +12,7 @@ import posix_ipc
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.launch import faults_name
-from tidelog.node.ipc.board import Board, create_memory
+from tidelog.node.ipc.board import Board, create_memory, open_memory
 from tidelog.node.ipc.fault_layout import PAGE_BYTES, Sheet, Struck, read_sheet, write_sheet
 
 
@@ -31,13 +31,13 @@ class FaultPage:
         """None where there is none yet; CorruptError where it is no page of faults."""
         name = faults_name(run_id, broker)
         try:
-            memory = posix_ipc.SharedMemory(name)
+            descriptor = open_memory(name)
         except posix_ipc.ExistentialError:
             return None
-        if os.fstat(memory.fd).st_size != PAGE_BYTES:
-            memory.close_fd()
+        if os.fstat(descriptor).st_size != PAGE_BYTES:
+            os.close(descriptor)
             raise CorruptError(file=name, position=0, reason="not a page of disk faults")
-        return cls(name, memory.fd)
+        return cls(name, descriptor)
 
     @classmethod
     def make(cls, run_id: str, broker: int) -> Self:

@@ -16,7 +16,7 @@ import posix_ipc
 
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.launch import ledger_name, ledgers_directory
-from tidelog.node.ipc.board import create_memory, memory_of_run
+from tidelog.node.ipc.board import create_memory, memory_of_run, open_memory, remove_memory
 from tidelog.node.ipc.ledger_layout import PARTS_MAX, check_header, part_bytes, write_header
 
 
@@ -54,10 +54,10 @@ class LedgerMemory:
     def _attach(self) -> bool:
         for number in range(PARTS_MAX):
             try:
-                memory = posix_ipc.SharedMemory(ledger_name(self.run_id, self.owner, number))
+                descriptor = open_memory(ledger_name(self.run_id, self.owner, number))
             except posix_ipc.ExistentialError:
                 break
-            self._map(memory.fd)
+            self._map(descriptor)
             check_header(self.parts[-1], ledger_name(self.run_id, self.owner, number))
         return bool(self.parts)
 
@@ -68,7 +68,7 @@ class LedgerMemory:
             descriptor = create_memory(
                 ledger_name(self.run_id, self.owner, number), part_bytes(number)
             )
-        except OSError:
+        except (OSError, posix_ipc.Error):
             return False
         self._map(descriptor)
         part = self.parts[-1]
@@ -104,10 +104,10 @@ def read_ledger(run_id: str, owner: str) -> list[memoryview]:
     for number in range(PARTS_MAX):
         name = ledger_name(run_id, owner, number)
         try:
-            memory = posix_ipc.SharedMemory(name)
+            descriptor = open_memory(name)
         except posix_ipc.ExistentialError:
             break
-        part = memoryview(_content(memory.fd))
+        part = memoryview(_content(descriptor))
         check_header(part, name)
         parts.append(part)
     return parts
@@ -121,8 +121,7 @@ def _content(descriptor: int) -> bytes:
 def remove_ledger(run_id: str, owner: str) -> None:
     """Nothing of it is true any more: after a power loss all that is there is durable."""
     for number in range(PARTS_MAX):
-        with suppress(posix_ipc.ExistentialError):
-            posix_ipc.unlink_shared_memory(ledger_name(run_id, owner, number))
+        remove_memory(ledger_name(run_id, owner, number))
 
 
 def save_ledgers(run_id: str, data_dir: str) -> None:
@@ -132,10 +131,10 @@ def save_ledgers(run_id: str, data_dir: str) -> None:
     folder = Path(ledgers_directory(data_dir))
     if not names or not folder.parent.is_dir():
         return
-    with suppress(OSError, posix_ipc.ExistentialError):
+    with suppress(OSError, posix_ipc.Error):
         folder.mkdir(exist_ok=True)
         for name in names:
-            content = _content(posix_ipc.SharedMemory(name).fd)
+            content = _content(open_memory(name))
             (folder / name.removeprefix(begin)).write_bytes(content)
 
 

@@ -10,7 +10,13 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import BrokerId, Incarnation
 from tidelog.kernel.launch import ring_name
 from tidelog.kernel.limits import RING_BYTES, RING_BYTES_MIN
-from tidelog.node.ipc.board import create_memory, memory_of_run, no_room
+from tidelog.node.ipc.board import (
+    create_memory,
+    memory_of_run,
+    no_room,
+    open_memory,
+    remove_memory,
+)
 from tidelog.node.ipc.ring import RingReader, RingWriter, ring_bytes
 
 
@@ -46,21 +52,23 @@ class SharedRings:
         return None
 
     def retire(self, ring: RingWriter) -> None:
-        posix_ipc.unlink_shared_memory(
-            ring_name(self._run_id, self._me, self._incarnation, ring.number)
-        )
+        """Its name may be gone already: somebody cleaned up."""
+        remove_memory(ring_name(self._run_id, self._me, self._incarnation, ring.number))
         ring.close()
         self._maps.pop(ring).close()
 
     def open(self, owner: BrokerId, incarnation: Incarnation, number: int) -> RingReader | None:
         try:
-            memory = posix_ipc.SharedMemory(ring_name(self._run_id, owner, incarnation, number))
+            descriptor = open_memory(ring_name(self._run_id, owner, incarnation, number))
         except posix_ipc.ExistentialError:
             return None
         try:
-            mapped = mmap.mmap(memory.fd, os.fstat(memory.fd).st_size)
+            size = os.fstat(descriptor).st_size
+            if not size:
+                return None
+            mapped = mmap.mmap(descriptor, size)
         finally:
-            memory.close_fd()
+            os.close(descriptor)
         try:
             ring = RingReader(memoryview(mapped), self._me)
         except CorruptError:
@@ -78,14 +86,14 @@ class SharedRings:
             if name.startswith(ring_name(self._run_id, self._me, None, None)) and not (
                 name.startswith(ring_name(self._run_id, self._me, self._incarnation, None))
             ):
-                posix_ipc.unlink_shared_memory(name)
+                remove_memory(name)
 
 
 def _create(name: str, size: int) -> mmap.mmap | None:
     """None where there is no room."""
     try:
         descriptor = create_memory(name, size)
-    except OSError:
+    except (OSError, posix_ipc.Error):
         return None
     try:
         return mmap.mmap(descriptor, size)

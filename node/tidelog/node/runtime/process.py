@@ -324,5 +324,5 @@ def remove_folder(path: str) -> None:
 
 def _empty(folder: int) -> None:
     for name in os.listdir(folder):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=folder)
