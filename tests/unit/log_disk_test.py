@@ -26,6 +26,21 @@ def open_descriptors(place: Directory) -> int:
     return sum(target.startswith(place.path) for target in targets)
 
 
+def test_a_directory_of_logs_is_its_owners_alone_also_one_that_was_open_to_others(
+    tmp_path: Path,
+) -> None:
+    old = tmp_path / "old"
+    old.mkdir(mode=0o755)
+    for path in (old, tmp_path / "new"):
+        top = open_disk(str(path))
+        top.make()
+        partition = top.directory("t-0")
+        partition.make()
+        partition.open("0.log").append([b"x"])
+        (file,) = (path / "t-0").iterdir()
+        assert [p.stat().st_mode & 0o077 for p in (path, path / "t-0", file)] == [0, 0, 0]
+
+
 def test_more_files_than_descriptors_can_be_used(place: DiskDirectory) -> None:
     files = [place.open(f"f{number}") for number in range(10)]
     for _ in range(3):

@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import until
+from harness.other_user import as_other_user, needs_root
 from tidelog.kernel.failures import CannotStartError
 from tidelog.tools.supervisor import leftovers, proc
 from tidelog.tools.supervisor.folder import (
@@ -74,6 +76,59 @@ def test_a_new_folder_gets_an_identity_that_is_kept(tmp_path: Path) -> None:
     again = DataFolder.claim(tmp_path / "a" / "b", "default")
     assert again.cluster.cluster_id == first
     again.let_go()
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """What in a folder, and the folder itself, anybody but its owner may touch."""
+    return sorted(
+        str(path.relative_to(folder.parent))
+        for path in (folder, *folder.rglob("*"))
+        if path.lstat().st_mode & 0o077 and not path.is_symlink()
+    )
+
+
+def test_a_new_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    folder = DataFolder.claim(tmp_path / "a" / "b", "default")
+    folder.save_cluster()
+    folder.save_run(Run("0011aabb", 1, "default", "/r", "/d", "127.0.0.1:1"))
+    folder.let_go()
+    assert open_to_others(tmp_path / "a" / "b") == []
+
+
+def test_what_others_may_read_of_an_older_folder_they_may_not_after_the_next_start(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    first = DataFolder.claim(data, "default")
+    first.save_cluster()
+    first.let_go()
+    for name in ("ledgers", "coordinator", "broker-0/log0", "broker-0/log0.undo"):
+        (data / name).mkdir(parents=True)
+    for name in ("run.json", "logs/broker-0.log", "ledgers/broker-0-0", "coordinator/0.log"):
+        (data / name).write_text("{}")
+    for path in (data, *data.rglob("*")):
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    (tmp_path / "theirs").write_text("x")
+    (tmp_path / "theirs").chmod(0o644)
+    (data / "logs" / "link").symlink_to(tmp_path / "theirs")
+    DataFolder.claim(data, "default").let_go()
+    assert open_to_others(data) == []
+    assert (tmp_path / "theirs").stat().st_mode & 0o777 == 0o644
+
+
+@needs_root
+def test_a_folder_that_belongs_to_somebody_else_is_used_as_it_is() -> None:
+    data = Path(tempfile.mkdtemp(prefix="tidelog-test-", dir="/tmp"))
+    data.chmod(0o777)
+
+    def claim() -> None:
+        DataFolder.claim(data, "default").let_go()
+
+    try:
+        assert as_other_user(claim) == "None"
+        assert data.stat().st_mode & 0o777 == 0o777
+    finally:
+        shutil.rmtree(data)
 
 
 def test_what_cluster_json_holds_comes_back(tmp_path: Path) -> None:

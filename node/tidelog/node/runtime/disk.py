@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from tidelog.kernel.failures import CannotStartError, FailedSyncError
 from tidelog.kernel.files import Bytes
@@ -24,8 +25,8 @@ _SHORT = frozenset({errno.EMFILE, errno.ENFILE})
 LOCK_NAME = ".lock"
 GIVEN_BACK = 16
 """Descriptors, where there are too few: more than the threads of a flush open at one time."""
-PERMISSIONS = 0o640
-DIRECTORY_PERMISSIONS = 0o750
+PERMISSIONS = 0o600
+DIRECTORY_PERMISSIONS = 0o700
 RESTING_MAX = 64
 """Directories at rest that are synced at a time: it must not hold up the syncs of others."""
 
@@ -339,6 +340,7 @@ class DiskDirectory:
     def make(self) -> None:
         if self._parent is None:
             make_for_good(self.path)
+            _make_private(self.path)
         elif not os.path.isdir(self.path):
             self._parent.make()
             self._strike(Operation.CREATE)
@@ -519,6 +521,15 @@ def make_for_good(path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _make_private(path: str) -> None:
+    """Nobody but the owner reaches what is in it, also where an earlier version made it. One that
+    belongs to somebody else stays as it is."""
+    mode = os.stat(path).st_mode
+    if mode & ~DIRECTORY_PERMISSIONS & 0o777:
+        with contextlib.suppress(OSError):
+            Path(path).chmod(mode & DIRECTORY_PERMISSIONS)
 
 
 def probe(directory: str, faults: Healthy) -> None:

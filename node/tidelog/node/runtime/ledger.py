@@ -45,8 +45,8 @@ ASIDE_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of one file; whole segments that retention removes must not fill the disk they were to free."""
 CUT_POSITION: Final = Packed("<Q")
 """Begins a file of cut bytes: from where on they lay."""
-_DIRECTORY_PERMISSIONS: Final = 0o750
-_PERMISSIONS: Final = 0o640
+_DIRECTORY_PERMISSIONS: Final = 0o700
+_PERMISSIONS: Final = 0o600
 
 _NOT_KNOWN: Final = -1
 

@@ -15,6 +15,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -78,7 +79,7 @@ class DataFolder:
     def claim(cls, path: Path, name: str) -> Self:
         """Make it where it is missing; CannotStartError where it is in use or not ours."""
         with sentences(path):
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
             stranger = _is_strange(path)
             if stranger:
                 raise CannotStartError(stranger)
@@ -91,7 +92,8 @@ class DataFolder:
         with sentences(path):
             folder._wait_for_old_children()
             folder.cluster = read_cluster(path)
-            (path / "logs").mkdir(exist_ok=True)
+            (path / "logs").mkdir(mode=0o700, exist_ok=True)
+        _make_private(path)
         return folder
 
     def _wait_for_old_children(self) -> None:
@@ -337,10 +339,32 @@ def new_cluster_id() -> str:
     return text
 
 
+def _make_private(data: Path) -> None:
+    """Nobody but the owner reaches anything of the cluster, also what an earlier version made.
+
+    Logs of partitions lie below folders that are closed by this; they may be many, and are left as
+    they are. What belongs to another user stays as it is, too.
+    """
+    entries = [data, *data.iterdir()]
+    named = [data / "logs", data / "ledgers", data / "coordinator"]
+    for folder in (*named, *data.glob("broker-*")):
+        with contextlib.suppress(OSError):
+            entries += folder.iterdir()
+    for entry in entries:
+        with contextlib.suppress(OSError):
+            mode = entry.lstat().st_mode
+            if mode & 0o077 and not stat.S_ISLNK(mode):
+                entry.chmod(mode & 0o700)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def replace_file(folder: Path, name: str, document: Mapping[str, object], *, durable: bool) -> None:
     """Old content or new, never a mixture."""
     temporary = folder / f"{name}.new"
-    with temporary.open("w", encoding="utf-8") as file:
+    with open(temporary, "w", encoding="utf-8", opener=_private) as file:
         json.dump(document, file, indent=1)
         file.write("\n")
         file.flush()

@@ -103,6 +103,8 @@ def _check_flushes(found: Wish) -> None:
 
 def start(request: Request, report: Report, began: Instant) -> int:
     """In the process that becomes the supervisor, until the cluster has ended; the exit code."""
+    # Whatever this process and its children make is the owner's alone.
+    os.umask(0o077)
     # No collection while everything is imported and made: it would only be work, and after the
     # freeze the children share all of it.
     gc.disable()
