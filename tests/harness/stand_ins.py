@@ -47,6 +47,7 @@ def _end(_number: int, _frame: types.FrameType | None) -> None:
 def run_broker(launch: BrokerLaunch) -> int:
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listener.bind((launch.host, launch.port))
     listener.listen()
     listener.settimeout(0)

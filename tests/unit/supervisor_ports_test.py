@@ -1,11 +1,13 @@
 """Kept ports: refused to others, free for the broker, the same again when it comes back."""
 
+import errno
 import os
 import socket
 import subprocess
 
 import pytest
 
+from harness.other_user import as_other_user, needs_root
 from tidelog.kernel.failures import CannotStartError
 from tidelog.tools.supervisor import proc
 from tidelog.tools.supervisor.ports import HOST, PortKeeper, bootstrap
@@ -15,9 +17,31 @@ def listening(port: int) -> socket.socket:
     """As a broker does it."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listener.bind((HOST, port))
     listener.listen()
     return listener
+
+
+def taken(port: int, host: str, *options: int) -> str:
+    """What another program gets that tries to listen there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as other:
+        for option in options:
+            other.setsockopt(socket.SOL_SOCKET, option, 1)
+        try:
+            other.bind((host, port))
+            other.listen()
+        except OSError as error:
+            return errno.errorcode[error.errno or 0]
+    return "taken"
+
+
+def broken_off(port: int) -> None:
+    """A broker that served a client has ended first: its side of the connection lingers."""
+    with listening(port) as broker, socket.create_connection((HOST, port)) as client:
+        broker.accept()[0].close()
+        assert client.recv(1) == b""
 
 
 @pytest.fixture
@@ -54,6 +78,62 @@ def test_a_port_that_another_cluster_only_keeps_is_refused_too(keeper: PortKeepe
         keeper.keep(port)
     other.close()
     assert keeper.keep(port) == port
+    keeper.close()
+
+
+@pytest.mark.parametrize("host", [HOST, "0.0.0.0", "::"])  # noqa: S104 -- as others may try
+@pytest.mark.parametrize("option", [socket.SO_REUSEADDR, socket.SO_KEEPALIVE])
+def test_no_other_program_listens_on_a_kept_port_also_after_a_broker_did(
+    keeper: PortKeeper, host: str, option: int
+) -> None:
+    port = keeper.keep(0)
+    assert taken(port, host, option) == "EADDRINUSE"
+    broken_off(port)
+    assert taken(port, host, option) == "EADDRINUSE"
+    with listening(port):
+        assert taken(port, host, option) == "EADDRINUSE"
+    keeper.close()
+
+
+@needs_root
+@pytest.mark.parametrize("host", [HOST, "0.0.0.0", "::"])  # noqa: S104 -- as others may try
+def test_no_other_user_listens_on_a_kept_port_whatever_the_options(
+    keeper: PortKeeper, host: str
+) -> None:
+    port = keeper.keep(0)
+    options = (socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+    assert as_other_user(lambda: taken(port, host, *options)) == "'EADDRINUSE'"
+    broken_off(port)
+    assert as_other_user(lambda: taken(port, host, *options)) == "'EADDRINUSE'"
+    keeper.close()
+
+
+def test_a_port_on_which_a_broker_of_another_cluster_listens_is_refused(
+    keeper: PortKeeper,
+) -> None:
+    other = PortKeeper()
+    port = other.keep(0)
+    with listening(port), pytest.raises(CannotStartError, match=f"port {port} is in use"):
+        keeper.keep(port)
+    other.close()
+
+
+def test_a_port_whose_connections_linger_is_kept_again_at_once(keeper: PortKeeper) -> None:
+    port = keeper.keep(0)
+    for _ in range(3):
+        broken_off(port)
+        keeper.close()
+        assert keeper.keep(port) == port
+    broken_off(port)
+    keeper.close()
+
+
+def test_a_name_that_anybody_may_take_keeps_nobody_from_a_port(keeper: PortKeeper) -> None:
+    port = keeper.keep(0)
+    keeper.close()
+    with socket.socket(socket.AF_UNIX) as squatter:
+        squatter.bind(f"\0tidelog-port-{port}")
+        assert keeper.keep(port) == port
     keeper.close()
 
 

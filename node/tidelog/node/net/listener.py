@@ -54,10 +54,14 @@ class Listener:
         self._bounds = bounds
 
     def listen(self, host: str, port: int) -> None:
-        """Bind the port the supervisor holds for us; clients queue until they are accepted."""
+        """Bind the port the supervisor holds for us; clients queue until they are accepted.
+
+        SO_REUSEPORT is what the supervisor's socket asks for; other users are refused with it, too.
+        """
         self._place = (host, port)
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.settimeout(0)
         try:
             sock.bind((host, port))

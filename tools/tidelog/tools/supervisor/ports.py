@@ -1,9 +1,10 @@
 """Ports the supervisor keeps for its brokers, from its first to its last moment.
 
-A kept port is bound and never listens: while its broker is down, clients are refused at once, and
-nobody else is given the port. The broker binds the same address (both with SO_REUSEADDR) and
-listens. Two clusters that both only keep a port would not notice each other, so each port is also
-claimed by an abstract Unix name, which the kernel gives to one holder and takes back at its death.
+A kept port is bound and does not listen: while its broker is down, clients are refused at once, and
+no other program can listen there. Linux lets anybody bind a port that is only bound, if both
+sockets have SO_REUSEADDR, as nearly every server has. So the kept socket does not have it: only a
+socket of the same user with SO_REUSEPORT, as brokers have, may be bound beside it. A supervisor
+takes a port before it sets SO_REUSEPORT, so two of them never keep the same one.
 """
 
 import errno
@@ -21,7 +22,7 @@ class PortKeeper:
     """Holds ports until it is closed."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[socket.socket, socket.socket]] = {}
+        self._kept: dict[int, socket.socket] = {}
 
     def keep(self, wanted: int, *, preferred: int = 0) -> int:
         """Keep a port; 0 takes the preferred one if it is free, else any."""
@@ -41,27 +42,48 @@ class PortKeeper:
 
     def let_go(self, port: int) -> None:
         """For others to take."""
-        for held in self._kept.pop(port):
-            held.close()
+        self._kept.pop(port).close()
 
     def close(self) -> None:
         for port in list(self._kept):
             self.let_go(port)
 
     def _keep(self, port: int) -> int:
-        keeper = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        keeper = _reusing()
         try:
-            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            keeper.bind((HOST, port))
-            port = keeper.getsockname()[1]
-            claim.bind(f"\0tidelog-port-{port}")
+            _bind_alone(keeper, port)
         except OSError as error:
             keeper.close()
-            claim.close()
             raise CannotStartError(_why(port, error)) from error
-        self._kept[port] = (keeper, claim)
+        port = keeper.getsockname()[1]
+        self._kept[port] = keeper
         return port
+
+
+def _reusing() -> socket.socket:
+    """May be bound where connections of an earlier run linger."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return made
+
+
+def _bind_alone(keeper: socket.socket, port: int) -> None:
+    """OSError where somebody else has the port; 0 is any.
+
+    Listening, for a moment, ends what SO_REUSEADDR permits: it fails where another socket is bound
+    for use, and later ones are compared with the options that this socket has then.
+    """
+    if port:
+        keeper.bind((HOST, port))
+    else:
+        with _reusing() as chosen:
+            # The kernel takes back a port that it has chosen itself when listening ends.
+            chosen.bind((HOST, 0))
+            keeper.bind(chosen.getsockname())
+    keeper.listen(1)
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    keeper.shutdown(socket.SHUT_RDWR)
 
 
 def _why(port: int, error: OSError) -> str:
