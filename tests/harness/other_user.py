@@ -16,10 +16,15 @@ needs_root = pytest.mark.skipif(
 
 def as_other_user(act: Callable[[], object]) -> str:
     """The `repr` of what it returned, or of the exception it raised."""
+    return in_its_own_process(act, become=_become_other_user)
+
+
+def in_its_own_process(act: Callable[[], object], become: Callable[[], None] = lambda: None) -> str:
+    """As above; what it changes of the process is gone afterwards."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os._exit(_child(act, writer))
+        os._exit(_child(act, become, writer))
     os.close(writer)
     with os.fdopen(reader, encoding="utf-8") as result:
         text = result.read()
@@ -28,11 +33,15 @@ def as_other_user(act: Callable[[], object]) -> str:
     return text
 
 
-def _child(act: Callable[[], object], writer: int) -> int:
+def _become_other_user() -> None:
+    os.setgroups([])
+    os.setgid(OTHER_UID)
+    os.setuid(OTHER_UID)
+
+
+def _child(act: Callable[[], object], become: Callable[[], None], writer: int) -> int:
     try:
-        os.setgroups([])
-        os.setgid(OTHER_UID)
-        os.setuid(OTHER_UID)
+        become()
         try:
             result = repr(act())
         except Exception as error:  # noqa: BLE001 -- it is what the test asks for

@@ -46,7 +46,10 @@ class Forked(Struct, frozen=True):
 
 
 def fork(work: Work) -> Forked:
-    """From the main thread of a process that has no other thread."""
+    """From the main thread of a process that has no other thread.
+
+    OSError where it cannot be made, or cannot be watched; then there is no such process.
+    """
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     parent = os.getpid()
     # Between the fork and the child's own handlers a signal would wake the parent instead.
@@ -55,13 +58,28 @@ def fork(work: Work) -> Forked:
         pid = os.fork()
         if pid == 0:
             _run(work, writer, parent)
+        pidfd = _watched(pid)
     except OSError:
         os.close(reader)
         raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(writer)
-    return Forked(pid, os.pidfd_open(pid), reader)
+    return Forked(pid, pidfd, reader)
+
+
+def _watched(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        end(pid)
+        raise
+
+
+def end(pid: int) -> None:
+    """Kill a child that nobody has reaped, so the number is still its own, and wait for it."""
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 def _run(work: Work, ready_fd: int, parent: int) -> None:
@@ -69,6 +87,11 @@ def _run(work: Work, ready_fd: int, parent: int) -> None:
     code = _SOFTWARE_ERROR
     try:
         _become_child(work, ready_fd, parent)
+    except BaseException as error:  # noqa: BLE001 -- there is no log yet: its parent has one
+        reason = f"{type(error).__name__}: {error}"
+        process.report_failed(ready_fd, f"its process could not be prepared: {reason}")
+        os._exit(code)
+    try:
         code = work.main(ready_fd)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else _SOFTWARE_ERROR
@@ -92,8 +115,10 @@ def _become_child(work: Work, ready_fd: int, parent: int) -> None:
     os.closerange(ready_fd + 1, _DESCRIPTORS_MAX)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     process.end_with_parent(parent)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
+    # What it prints before it has its log would go to the terminal, where it might have to wait.
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(null, standard)
     os.close(null)
     process.setup_logging(
         log_file(work.data_dir, work.role, work.process_id), work.role, work.process_id

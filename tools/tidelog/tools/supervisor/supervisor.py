@@ -5,6 +5,7 @@ deaths by pidfd, of signals by a pipe, of everything else by looking four times 
 a child was stopped or goes on.
 """
 
+import contextlib
 import gc
 import os
 import selectors
@@ -226,18 +227,32 @@ class Supervisor:
         try:
             self._reserve_incarnations(incarnation)
             forked = child.fork(self._work(name, incarnation))
+            self._watch(name, forked)
         except (OSError, CannotStartError) as error:
             self.take(plan.Spawned(name, 0))
             self.take(plan.Refused(name, f"no process could be made ({error})"))
             self.take(plan.Ended(name, 1))
             return
-        living = _Living(forked.pid, forked.pidfd, forked.ready_fd, self.now())
-        self._living[name] = living
-        self._selector.register(forked.pidfd, selectors.EVENT_READ, lambda _: self._reap(name))
-        self._selector.register(
-            forked.ready_fd, selectors.EVENT_READ, lambda _: self._hear(name, living)
-        )
         self.take(plan.Spawned(name, forked.pid))
+
+    def _watch(self, name: Name, forked: child.Forked) -> None:
+        """OSError where it cannot be watched; then there is no such process any more."""
+        living = _Living(forked.pid, forked.pidfd, forked.ready_fd, self.now())
+        watch = {
+            forked.pidfd: lambda _: self._reap(name),
+            forked.ready_fd: lambda _: self._hear(name, living),
+        }
+        try:
+            for descriptor, call in watch.items():
+                self._selector.register(descriptor, selectors.EVENT_READ, call)
+        except OSError:
+            child.end(forked.pid)
+            for descriptor in watch:
+                with contextlib.suppress(KeyError):
+                    self._selector.unregister(descriptor)
+                os.close(descriptor)
+            raise
+        self._living[name] = living
 
     def _reserve_incarnations(self, incarnation: Incarnation) -> None:
         cluster = self._setup.folder.cluster
