@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from harness.cluster import STAND_INS, Cluster, send_all, until
+from tidelog.tools.supervisor.ask import Link
 
 pytestmark = pytest.mark.slow
 
@@ -122,3 +123,30 @@ def test_a_supervisor_in_the_background_may_write_to_a_terminal_that_stops_other
     os.close(ours)
     os.close(theirs)
     cluster.assert_nothing_is_left()
+
+
+def test_a_death_is_told_before_a_log_that_takes_nothing_is_written(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, brokers=2, program=STAND_INS)
+    with cluster:
+        pass
+    log = cluster.data / "logs/supervisor-0.log"
+    log.unlink()
+    os.mkfifo(log)
+    reader = os.open(log, os.O_RDWR)
+    cluster.start()
+    pid = cluster.broker_pid(1)
+    with Link.to(cluster.data) as link:
+        link.watch()
+        while link.read()["id"] != 1:
+            pass
+        fill(reader)
+        os.kill(pid, signal.SIGKILL)
+        while (event := link.read())["event"] != "died":
+            pass
+        assert event["id"] == 1
+    os.close(reader)
+    send_all(cluster.pids(), signal.SIGKILL)
+    until(lambda: not cluster.pids(), "all processes are dead")
+    log.unlink()
+    with cluster:
+        pass

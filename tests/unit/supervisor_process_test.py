@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.other_user import as_other_user, needs_root
+from harness.other_user import as_other_user, in_its_own_process, needs_root
 from tidelog.node.runtime.process import (
     EventFormatter,
     EventLog,
@@ -96,6 +97,28 @@ def test_a_full_disk_loses_lines_and_not_the_process(
         EventLog("test").info("lost")
     EventLog("test").info("kept")
     assert [line["event"] for line in lines(log)] == ["kept"]
+
+
+def test_a_line_that_was_written_in_part_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+
+    def write() -> None:
+        handler = LogFile(str(path), take_output=False)
+        handler.setFormatter(EventFormatter("broker-3"))
+        logger = logging.getLogger("torn")
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)
+        unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20, unlimited[1]))
+        EventLog("torn").info("cut")
+        EventLog("torn").info("lost")
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        EventLog("torn").info("whole")
+
+    assert in_its_own_process(write) == "None"
+    torn, whole = path.read_text().splitlines()
+    assert len(torn) == 20
+    assert json.loads(whole)["event"] == "whole"
 
 
 CRASH = """

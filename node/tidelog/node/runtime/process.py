@@ -122,6 +122,7 @@ class LogFile(logging.Handler):
         self._path = path
         self._take_output = take_output
         self._bytes_max = bytes_max
+        self._is_torn = False
         self._descriptor = self._open()
         self._size = os.fstat(self._descriptor).st_size
 
@@ -139,14 +140,22 @@ class LogFile(logging.Handler):
         try:
             if self._size > self._bytes_max:
                 self._begin_anew()
-            self._size += os.write(self._descriptor, self.format(record).encode() + b"\n")
+            self._write(self.format(record).encode() + b"\n")
         except OSError:
             self._size = 0  # try again much later
+
+    def _write(self, line: bytes) -> None:
+        """What a full disk has cut off is a line of its own: it spoils no later one."""
+        if self._is_torn:
+            line = b"\n" + line
+        written = os.write(self._descriptor, line)
+        self._is_torn = written < len(line) and line[written - 1] != ord("\n")
+        self._size += written
 
     def _begin_anew(self) -> None:
         Path(self._path).replace(f"{self._path}.1")
         old, self._descriptor = self._descriptor, self._open()
-        self._size = 0
+        self._size, self._is_torn = 0, False
         if old != self._descriptor:
             os.close(old)
 

@@ -353,12 +353,13 @@ class Supervisor:
 
     def _tell(self, word: str, name: Name) -> None:
         process = self.plan.processes[name]
+        # First of all: leaders move by this, and a log on a sick disk may keep us waiting.
+        self._service.tell(self._event(word, process))
         fields: dict[str, object] = {"incarnation": process.incarnation}
         if word != "started":
             fields |= {"how": plan.ending(process.code), "sentence": process.sentence}
         write = log.warning if word == "died" else log.info
         write(f"process_{word}", of=str(name), its_pid=process.pid, **fields)
-        self._service.tell(self._event(word, process))
         if word == "started":
             self._record(Kind.STARTED, process)
         else:
@@ -490,14 +491,14 @@ class Supervisor:
         for change in self._hang.look(now, readings):
             process = self.plan.processes[change.name]
             if isinstance(change, Hung):
+                self._service.tell(self._event("hung", process))
                 log.warning("process_hung", of=str(change.name), why=change.why)
                 self._record(Kind.HUNG, process)
-                self._service.tell(self._event("hung", process))
                 self._end_hang(change.name)
             else:
+                self._service.tell(self._event("resumed", process))
                 log.warning("process_resumed", of=str(change.name))
                 self._record(Kind.RESUMED, process)
-                self._service.tell(self._event("resumed", process))
         due = self._hang.deadline()
         regular = Instant(now + LOOK_EVERY)
         self._next_look = regular if due is None else min(regular, due)
