@@ -10,10 +10,14 @@ import zmq
 
 from harness.cluster import Cluster, until
 from harness.other_user import OTHER_UID, needs_root
-from tidelog.kernel.ids import BrokerId, Incarnation
+from tidelog.kernel.ids import NO_OFFSET, BrokerId, Incarnation
 from tidelog.kernel.launch import board_name, broker_ledger, ledger_name, ring_name
 from tidelog.node.ipc.board import MEMORY_FOLDER, Board
 from tidelog.node.ipc.layout import Role, Word, slot_of
+from tidelog.node.ipc.two_ways import Sent
+from tidelog.tools.log_files.data_folder import open_folder
+from tidelog.wire import control, replication, transactions
+from tidelog.wire.metadata_records import StopKind
 
 pytestmark = pytest.mark.slow
 
@@ -75,6 +79,44 @@ def test_noise_on_the_sockets_of_a_cluster_ends_no_process(pair: Cluster) -> Non
     written_and_read(pair, "after-noise")
     assert {row["role"] + str(row["id"]): row["pid"] for row in pair.status()["processes"]} == pids
     assert "crashed" not in pair.logs()
+
+
+def test_a_broker_that_the_cluster_cannot_have_is_heard_by_nobody(pair: Cluster) -> None:
+    run = pair.runs[-1]
+    cluster_id = pair.status()["cluster_id"]
+    stranger = BrokerId(265)
+    register = control.Register(
+        session=1,
+        cluster_id=cluster_id,
+        broker=stranger,
+        incarnation=Incarnation(1),
+        host="localhost",
+        port=1,
+        rack=None,
+        log_dirs=(),
+        stopped=StopKind.KILLED,
+        applied=NO_OFFSET,
+    )
+    hello = transactions.Hello(1, cluster_id, stranger, Incarnation(1))
+    head = replication.Head(stranger, Incarnation(1), Incarnation(0), 1)
+    attach = b"".join(map(bytes, replication.encode(head, [(replication.Open(NO_OFFSET), None)])))
+    frames = {
+        "coordinator": (zmq.DEALER, control.encode(register)),
+        "transactions": (zmq.DEALER, control.encode(hello)),
+        "broker-0": (zmq.PUSH, attach + Sent(stranger, 1).pipe_stamp()),
+        "broker-1": (zmq.PUSH, attach + Sent(BrokerId(0), 1).pipe_stamp()),
+    }
+    context = zmq.Context()
+    for name, (kind, frame) in frames.items():
+        with context.socket(kind) as sender:
+            sender.connect(f"ipc://{run.runtime_dir}/{name}")
+            sender.send(frame)
+            sender.close(linger=500)
+    context.term()
+    written_and_read(pair, "after-stranger")
+    assert {row["state"] for row in pair.status()["processes"]} == {"running"}
+    assert "crashed" not in pair.logs()
+    assert stranger not in open_folder(pair.data).image.brokers
 
 
 @needs_root

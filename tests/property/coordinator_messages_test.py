@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import Any, get_args
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tidelog.coordinator.controller.forwarding import Forwarded
 from tidelog.kernel.failures import CorruptError
+from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.wire import control, metadata_records, transactions
 from tidelog.wire.errors import WireError
 
@@ -37,6 +40,8 @@ def read_record(data: bytes) -> metadata_records.MetadataRecord:
     return metadata_records.decode(data, place="log", position=0)
 
 
+FIRST_MESSAGES = (control.Register, transactions.Hello)
+"""By which a broker says who it is."""
 READERS: list[Callable[[bytes], Any]] = [
     read_record,
     control.decode_to_coordinator,
@@ -49,6 +54,8 @@ READERS: list[Callable[[bytes], Any]] = [
 
 def encoded(value: object) -> bytes:
     """Numbers that need more than 64 bits are no offsets or epochs of ours."""
+    if isinstance(value, FIRST_MESSAGES):
+        assume(0 <= value.broker < BROKERS_MAX)
     try:
         return control.encode(value)
     except OverflowError:
@@ -70,6 +77,24 @@ def as_read(data: bytes) -> list[object]:
 @given(VALUES)
 def test_every_value_survives_its_bytes(value: object) -> None:
     assert value in as_read(encoded(value))
+
+
+@given(
+    st.one_of([st.from_type(kind) for kind in FIRST_MESSAGES]),
+    st.integers(BROKERS_MAX, 1 << 40) | st.integers(-(1 << 40), -1),
+)
+def test_a_broker_that_no_cluster_can_have_is_refused(
+    value: control.Register | transactions.Hello, broker: int
+) -> None:
+    data = encoded(structs.replace(value, broker=0))
+    read = (
+        control.decode_to_coordinator
+        if isinstance(value, control.Register)
+        else transactions.decode_to_transactions
+    )
+    assert read(data) == structs.replace(value, broker=0)
+    with pytest.raises(WireError):
+        read(control.encode(structs.replace(value, broker=broker)))
 
 
 @given(st.binary(max_size=200))

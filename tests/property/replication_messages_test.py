@@ -3,10 +3,12 @@
 import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.kernel.ids import BrokerId, Incarnation
+from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.wire import replication
 from tidelog.wire.errors import WireError
 from tidelog.wire.replication import Bytes, Entry, Head, decode, encode
@@ -34,7 +36,7 @@ ENTRIES = st.lists(
 )
 HEADS = st.builds(
     Head,
-    st.integers(0, 32_767).map(BrokerId),
+    st.integers(0, BROKERS_MAX - 1).map(BrokerId),
     FIELDS["q"].map(Incarnation),
     FIELDS["q"].map(Incarnation),
     FIELDS["I"],
@@ -45,6 +47,15 @@ HEADS = st.builds(
 def test_every_message_survives_the_pipe(head: Head, entries: list[Entry]) -> None:
     parts = [bytes(part) for part in encode(head, entries)]
     assert decode(parts) == (head, entries)
+
+
+@given(HEADS, ENTRIES, st.integers(BROKERS_MAX, 65_535))
+def test_a_message_of_a_broker_that_no_cluster_can_have_is_refused(
+    head: Head, entries: list[Entry], sender: int
+) -> None:
+    parts = encode(head._replace(sender=BrokerId(sender)), entries)
+    with pytest.raises(WireError, match=f"no cluster has a broker {sender}"):
+        decode(parts)
 
 
 def test_every_kind_of_message_has_a_row() -> None:

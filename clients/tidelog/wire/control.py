@@ -6,14 +6,18 @@ message to the coordinator the incarnation it is meant for: a pipe may still hol
 earlier connection or an earlier process, and whoever reads them drops them by these two numbers.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset, ProducerId, Uuid
 from tidelog.kernel.instant import Instant
+from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.metadata_records import MetadataRecord, StopKind
+
+BrokerNumber = Annotated[BrokerId, msgspec.Meta(ge=0, lt=BROKERS_MAX)]
+"""Refused when read where a cluster can have no such broker: shared memory has no place for it."""
 
 
 class _Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -25,7 +29,7 @@ class Register(_Message, frozen=True, tag=1):
 
     session: int
     cluster_id: str
-    broker: BrokerId
+    broker: BrokerNumber
     incarnation: Incarnation
     host: str
     port: int

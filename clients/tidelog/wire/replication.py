@@ -10,6 +10,7 @@ from struct import error as LayoutError  # noqa: N812 -- an exception; its own n
 from typing import Any, Final, NamedTuple
 
 from tidelog.kernel.ids import BrokerId, Epoch, Incarnation, Offset, Partition, Uuid
+from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.wire.errors import WireError
 
 MAGIC: Final = b"tlR1"
@@ -255,6 +256,8 @@ def read_head(content: bytes) -> Head:
     magic, sender, incarnation, to, stream = _HEAD.unpack(content)
     if magic != MAGIC:
         raise WireError("no replication message")
+    if sender >= BROKERS_MAX:
+        raise WireError(f"no cluster has a broker {sender}")
     return Head(BrokerId(sender), Incarnation(incarnation), Incarnation(to), stream)
 
 

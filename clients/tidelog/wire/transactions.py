@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from tidelog.kernel.ids import (
-    BrokerId,
     Epoch,
     Incarnation,
     Offset,
@@ -23,7 +22,7 @@ from tidelog.kernel.ids import (
     ProducerId,
 )
 from tidelog.kernel.instant import Instant
-from tidelog.wire.control import Client
+from tidelog.wire.control import BrokerNumber, Client
 from tidelog.wire.errors import ErrorCode, WireError
 
 STATE_TOPIC: Final = "__transaction_state"
@@ -56,7 +55,7 @@ class Hello(_Message, frozen=True, tag=1):
 
     session: int
     cluster_id: str
-    broker: BrokerId
+    broker: BrokerNumber
     incarnation: Incarnation
 
 

@@ -18,6 +18,7 @@ import zmq
 
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.launch import broker_endpoint, broker_short_endpoint
+from tidelog.kernel.limits import BROKERS_MAX
 from tidelog.node.ipc.layout import Links
 from tidelog.node.ipc.two_ways import STAMP_BYTES, Received, Sent, read_stamp
 from tidelog.wire.replication import Payload
@@ -213,6 +214,9 @@ class Pipelines:
             self._on_message(parts)  # it says of itself that it is none
             return
         stamp = read_stamp(parts[0])
+        if stamp.sender >= BROKERS_MAX:
+            self._on_message([b""])  # no broker of ours sent it
+            return
         received = self._received[stamp.sender]
         received.piped(stamp)
         self._on_message([memoryview(parts[0])[:-STAMP_BYTES], *parts[1:]])
@@ -238,6 +242,9 @@ class Pipelines:
             self._on_message([frame])
             return True
         stamp = read_stamp(frame)
+        if stamp.sender >= BROKERS_MAX:
+            self._on_message([b""])
+            return True
         frame = frame[:-STAMP_BYTES]
         if self._received[stamp.sender].short(stamp, frame):
             self._on_message([frame])
