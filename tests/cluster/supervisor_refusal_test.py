@@ -213,10 +213,23 @@ def test_more_connections_than_allowed_are_told_so(
             answers.append(json.loads(stream.makefile("rb").readline()))
         refused = [answer["error"] for answer in answers if not answer["ok"]]
         assert refused == ["the supervisor has 64 connections already: try again in a moment"] * 6
+        assert "64 connections already" in sentence(shared, "status", code=4)
     finally:
         for stream in streams:
             stream.close()
     shared.done("wait", "ready")
+
+
+def test_a_supervisor_whose_connections_all_wait_is_ended_by_force(tmp_path: Path) -> None:
+    with Cluster(tmp_path, program=STAND_INS) as cluster, contextlib.ExitStack() as streams:
+        cluster.done("broker", "pause", "0")
+        for _ in range(64):
+            stream = streams.enter_context(socket.socket(socket.AF_UNIX))
+            stream.connect(supervisor_socket(cluster.runs[-1].runtime_dir))
+            stream.sendall(b'{"do":"wait","timeout_s":1000}\n')
+        assert "or kill it with tidelog down --force" in sentence(cluster, "down", code=4)
+        cluster.stop("--force")
+        cluster.assert_nothing_is_left()
 
 
 def test_a_thousand_requests_at_once_are_answered_one_by_one(shared: Cluster) -> None:

@@ -42,7 +42,9 @@ def end(link: Link, *, force: bool, sync: bool, note: Note) -> None:
         link.ask("down", force=force, sync=sync)
     except EndedError:
         pass  # somebody else has ended it meanwhile
-    except SilentError as error:
+    except SaidNoError as error:
+        if error.code != UNREACHABLE:
+            raise
         if not force:
             raise SilentError(
                 f"{error}, or kill it with tidelog down --force", UNREACHABLE
