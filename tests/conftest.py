@@ -13,8 +13,9 @@ from hypothesis.internal.conjecture import providers
 from harness.cluster import cluster, fresh_cluster
 from harness.dropped_sockets import forgive_kafka_python
 from harness.golden import golden
+from harness.lonely import alone
 
-__all__ = ["cluster", "fresh_cluster", "golden"]
+__all__ = ["alone", "cluster", "fresh_cluster", "golden"]
 
 COMMON = settings(
     deadline=None,  # machines are shared; a slow case is no fault

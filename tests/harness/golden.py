@@ -15,6 +15,7 @@ from harness.tidy_checks import ROOT
 FOLDER = ROOT / "tests" / "golden"
 _MASKS: Sequence[tuple[str, str]] = (
     (r"\(pid \d+\)", "(pid PID)"),
+    (r"; running elsewhere: .*", ""),
     (r"kill -9 \d+", "kill -9 PID"),
     (r'"(pid|its_pid|to)": ?\d+', r'"\1": PID'),
     (r"its_pid=\d+|to=\d+", "its_pid=PID"),

@@ -118,6 +118,10 @@ def test_a_cluster_lives_under_the_current_folder_or_where_it_is_told() -> None:
 
 def test_servers_are_taken_as_given_or_from_the_running_cluster(tmp_path: Path) -> None:
     assert Target(bootstrap="a:1, b:2,").servers() == ["a:1", "b:2"]
+    with pytest.raises(CliError, match="there is no cluster in") as raised:
+        Target(data=str(tmp_path)).servers()
+    assert raised.value.code == 3
+    (tmp_path / "cluster.json").touch()
     with pytest.raises(CliError, match="is not running") as raised:
         Target(data=str(tmp_path)).servers()
     assert raised.value.code == 4

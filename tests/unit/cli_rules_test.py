@@ -33,6 +33,8 @@ ABOUT_PROCESSES = {"up", "down", "status", "broker", "coordinator", "logs", "log
 }
 """They are about a cluster of ours on this machine, or about none."""
 WITHOUT_CLUSTER = {
+    ("cluster", "list"),
+    ("cluster", "delete"),
     ("config", "show"),
     ("config", "lint"),
     ("pipeline", "jars"),
@@ -275,8 +277,10 @@ def test_clusters_of_this_folder_are_offered(
     monkeypatch.chdir(tmp_path)
     command = LEAVES["status",]
     assert cluster_names(click.Context(command), command.params[0], "") == []
-    (tmp_path / ".tidelog" / "east").mkdir(parents=True)
-    (tmp_path / ".tidelog" / "west").mkdir()
+    for name in ("east", "west"):
+        (tmp_path / ".tidelog" / name).mkdir(parents=True)
+        (tmp_path / ".tidelog" / name / "cluster.json").touch()
+    (tmp_path / ".tidelog" / "wreck").mkdir()  # of a start that was refused
     assert cluster_names(click.Context(command), command.params[0], "w") == ["west"]
 
 
@@ -284,6 +288,9 @@ def test_an_unknown_cluster_is_told_the_nearest(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".tidelog" / "payments").mkdir(parents=True)
+    there = tmp_path / ".tidelog" / "payments"
+    there.mkdir(parents=True)
+    (there / "cluster.json").touch()
     assert cli.run(["status", "--cluster", "payment"]) == 3
-    assert "there is no cluster 'payment'; did you mean 'payments'?" in capsys.readouterr().err
+    sentence = f"there is no cluster 'payment' in {there.parent}/payment; did you mean 'payments'?"
+    assert sentence in capsys.readouterr().err

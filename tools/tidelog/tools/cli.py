@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "up": ("cluster", "up", "Start a cluster."),
     "down": ("cluster", "down", "End a cluster."),
     "status": ("cluster", "status", "Show a cluster's processes."),
+    "cluster": ("clusters", "cluster", "List clusters, and delete the data of a stopped one."),
     "broker": ("processes", "broker", "Add, start, stop, kill or pause brokers."),
     "coordinator": ("processes", "coordinator", "Kill or pause the coordinator."),
     "txn-coordinator": (

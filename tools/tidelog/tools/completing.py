@@ -94,6 +94,6 @@ def cluster_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: 
 
 def clusters() -> list[str]:
     try:
-        return sorted(path.name for path in CLUSTERS.iterdir() if path.is_dir())
+        return sorted(path.parent.name for path in CLUSTERS.glob("*/cluster.json"))
     except OSError:
         return []

@@ -18,7 +18,7 @@ from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.tools.output import CliError, Target
 from tidelog.tools.reasons import Known
 from tidelog.tools.supervisor.ask import Link, NotRunningError, SaidNoError
-from tidelog.tools.supervisor.folder import find, is_held, run_in
+from tidelog.tools.supervisor.folder import is_held, run_in
 from tidelog.tools.supervisor.ports import HOST
 from tidelog.tools.supervisor.runs import Run
 from tidelog.tools.timeline import gather
@@ -35,9 +35,7 @@ Directories = dict[int, tuple[str, ...]]
 
 def look(target: Target, places: Sequence[TopicPartition] = ()) -> Known:
     """Everything at this moment; how large the replicas of these partitions are, as well."""
-    folder = find(target.folder)
-    if not (folder / "logs").is_dir():
-        raise target.missing()
+    folder = target.folder_of_data()
     run = run_in(folder) if is_held(folder) else None
     brokers = None if run is None else _brokers(target)
     opened = open_folder(folder)

@@ -83,9 +83,7 @@ def _now_ms() -> int:
 
 def _told(target: Target, name: str) -> list[Rebalance]:
     """What is in the brokers' logs, also when the cluster is down."""
-    folder = find(target.folder)
-    if not (folder / "logs").is_dir():
-        raise target.missing()
+    folder = target.folder_of_data()
     run = run_in(folder) if is_held(folder) else None
     return rebalances_of(gather(run.run_id if run else None, folder / "logs"), name)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, Self, TypeVar
 
 import click
 from msgspec import Struct
@@ -255,6 +255,11 @@ class Target(Struct, frozen=True):
     data: str | None = None
     bootstrap: str | None = None
 
+    @classmethod
+    def named(cls, cluster: str | None, data: str | None) -> Self:
+        """As an argument names it; a wrong name is wrong usage."""
+        return cls(_checked_name(cluster or CLUSTER_DEFAULT), data)
+
     @property
     def folder(self) -> Path:
         """Absolute; of a cluster by name it is under the current folder."""
@@ -287,21 +292,20 @@ class Target(Struct, frozen=True):
         return run.bootstrap.split(",")
 
     def not_running(self) -> CliError:
-        """What to raise where nobody answers for the cluster."""
-        if not self.folder.exists() and self._near():
-            return self.missing()
-        return CliError(
-            f"{self.label} is not running: start it with tidelog up, or name it with --cluster",
-            UNREACHABLE,
-        )
+        """What to raise where nobody answers for the cluster, or there is none."""
+        from tidelog.tools.whereabouts import missing  # noqa: PLC0415 -- most find their cluster
 
-    def missing(self) -> CliError:
-        """What to raise where the cluster has never been here."""
-        hint = self._near() or ": name it with --cluster or --data"
-        return CliError(f"there is no {self.label}{hint}", NOT_FOUND)
+        return missing(self, clusters())
 
-    def _near(self) -> str:
-        return "" if self.data else nearest(self.cluster, clusters())
+    def folder_of_data(self) -> Path:
+        """For commands that read files, running or not; the command ends where no cluster is."""
+        from tidelog.tools.supervisor.folder import find  # noqa: PLC0415 -- as above
+        from tidelog.tools.whereabouts import is_there  # noqa: PLC0415 -- as above
+
+        folder = find(self.folder)
+        if not is_there(folder):
+            raise self.not_running()
+        return folder
 
 
 def json_option(command: Callable[P, R]) -> Callable[P, R]:

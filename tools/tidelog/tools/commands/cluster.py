@@ -238,15 +238,27 @@ def _end(target: Target, *, force: bool, sync: bool) -> str | None:
         try:
             link = Link.to(target.folder)
         except NotRunningError:
-            if not target.folder.exists():
-                raise target.missing() from None
-            ending.end_rest(target.folder, force=force)
-            return None
+            return _end_rest(target, force=force)
         with link:
             ending.end(link, force=force, sync=sync, note=note)
             return link.run.cluster
     except SaidNoError as error:
         raise CliError(str(error), error.code) from error
+
+
+def _end_rest(target: Target, *, force: bool) -> str | None:
+    """Of a cluster whose supervisor does not listen; what had to be killed is told."""
+    from tidelog.tools.supervisor import ending  # noqa: PLC0415 -- as above
+    from tidelog.tools.supervisor.folder import child_in, find, supervisor_in  # noqa: PLC0415 -- as above
+    from tidelog.tools.whereabouts import is_there  # noqa: PLC0415 -- as above
+
+    folder = find(target.folder)
+    if not is_there(folder) and supervisor_in(folder) is None and child_in(folder) is None:
+        raise target.not_running()
+    killed = ending.end_rest(folder, force=force)
+    for pid in killed:
+        note(f"killed process {pid}, which did not end by itself")
+    return target.cluster if killed else None
 
 
 # -- status -------------------------------------------------------------------------------------

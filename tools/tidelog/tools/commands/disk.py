@@ -11,7 +11,7 @@ from tidelog.node.runtime.page_cache import KernelView, kernel_view
 from tidelog.tools.completing import topic_names
 from tidelog.tools.disk_look import Wanted, look
 from tidelog.tools.disk_view import Broker, Row, broker_row, trigger_words
-from tidelog.tools.log_files.data_folder import CLUSTER_FILE, Folder, open_folder
+from tidelog.tools.log_files.data_folder import Folder, open_folder
 from tidelog.tools.output import (
     NOT_FOUND,
     Command,
@@ -25,7 +25,6 @@ from tidelog.tools.output import (
     span,
     table,
 )
-from tidelog.tools.supervisor.folder import find
 
 VERSION = 1
 _EVERY_S = 1.0
@@ -63,9 +62,7 @@ def disk(
     bytes and the durable offset are the durability ledger's: what a power loss could take. Reads
     files, shared memory and the metadata log, asks no broker, and works on a cluster that is down.
     """
-    path = find(target.folder)
-    if not (path / CLUSTER_FILE).exists():
-        raise target.missing()
+    path = target.folder_of_data()
     while True:
         folder = open_folder(path)
         wanted = _wanted(what, broker, folder)

@@ -13,12 +13,10 @@ from typing import Any
 import click
 
 from tidelog.tools.output import (
-    NOT_FOUND,
     Command,
     Target,
     cluster_options,
     escaped,
-    fail,
     not_found,
 )
 from tidelog.tools.supervisor.ask import Link, NotRunningError
@@ -54,7 +52,7 @@ def logs(
     transaction-coordinator)."""
     folder = find(target.folder) / "logs"
     if not folder.is_dir():
-        fail(f"there are no logs in {folder}: name a cluster with --cluster or --data", NOT_FOUND)
+        folder = target.folder_of_data() / "logs"
     running = _link(target) if follow else None
     files = _chosen(folder, process)
     readers = [_Reader(path) for path in files]

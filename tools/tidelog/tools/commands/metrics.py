@@ -7,7 +7,6 @@ from types import ModuleType
 
 import click
 
-from tidelog.tools.log_files.data_folder import CLUSTER_FILE
 from tidelog.tools.metrics_look import look_around
 from tidelog.tools.metrics_rows import Family, families, rows
 from tidelog.tools.output import (
@@ -18,7 +17,6 @@ from tidelog.tools.output import (
     fail,
     json_option,
 )
-from tidelog.tools.supervisor.folder import find
 
 VERSION = 1
 _PORT_MAX = 65_535
@@ -43,9 +41,7 @@ def metrics(target: Target, *, port: int | None, as_json: bool) -> None:
     Reads shared memory, files and the metadata log, asks no broker, and works on a cluster that is
     down. The text form needs the extra `metrics`; docs/metrics.md lists what there is.
     """
-    path = find(target.folder)
-    if not (path / CLUSTER_FILE).exists():
-        raise target.missing()
+    path = target.folder_of_data()
 
     def look() -> list[Family]:
         try:

@@ -38,14 +38,12 @@ def timeline(target: Target, *, what: str, html: str | None, as_json: bool) -> N
     records what it does; this puts it together in the order of time, also when the cluster is down.
     """
     # Other commands need none of this.
-    from tidelog.tools.supervisor.folder import find, is_held, run_in  # noqa: PLC0415 -- as said
+    from tidelog.tools.supervisor.folder import is_held, run_in  # noqa: PLC0415 -- as said
     from tidelog.tools.timeline import gather, newest_id, of_partition  # noqa: PLC0415 -- as said
     from tidelog.tools.timeline_page import page, said  # noqa: PLC0415 -- as said
 
     topic, partition = topic_and_partition(what)
-    folder = find(target.folder)
-    if not (folder / "logs").is_dir():
-        raise target.missing()
+    folder = target.folder_of_data()
     run = run_in(folder) if is_held(folder) else None
     entries = gather(run.run_id if run else None, folder / "logs")
     ids, known = _known(target, topic)

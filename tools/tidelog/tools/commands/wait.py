@@ -6,6 +6,7 @@ import click
 
 from tidelog.tools.completing import topic_names
 from tidelog.tools.output import (
+    UNREACHABLE,
     Group,
     Target,
     bootstrap_options,
@@ -56,7 +57,7 @@ def ready(target: Target, *, timeout: float, as_json: bool) -> None:
         if status is not None:
             break
         if time.monotonic() >= deadline:
-            raise target.not_running()
+            fail(f"not ready within {timeout:g} s: {target.not_running()}", UNREACHABLE)
         time.sleep(_TRY_EVERY_S)
     if as_json:
         emit_json(status)

@@ -14,7 +14,6 @@ from tidelog.tools.log_files.data_folder import CLUSTER_FILE, Folder, open_folde
 from tidelog.tools.log_files.kinds import METADATA_TOPIC, FileKind, kind_of
 from tidelog.tools.log_files.metadata_replay import NAME as METADATA_NAME
 from tidelog.tools.output import NOT_FOUND, Target, fail, nearest, not_found, note
-from tidelog.tools.supervisor.folder import find
 from tidelog.wire.checkpoints import META_PROPERTIES
 
 
@@ -82,10 +81,7 @@ def _kind_of_directory(path: Path, names: set[str]) -> PlaceKind | None:
 
 
 def _data_folder(target: Target) -> Path:
-    folder = find(target.folder)
-    if not (folder / CLUSTER_FILE).exists():
-        fail(f"there is no {target.label}: name it with --cluster or --data", NOT_FOUND)
-    return folder
+    return target.folder_of_data()
 
 
 def _replica(topic: str, number: int, folder: Folder, broker: int | None) -> Place:

@@ -74,8 +74,9 @@ def _end_what_it_left(link: Link, *, force: bool) -> None:
         end_rest(link.folder, force=force)
 
 
-def end_rest(folder: Path, *, force: bool) -> None:
-    """Where no supervisor listens: who has the folder ends by itself, or is killed by force."""
+def end_rest(folder: Path, *, force: bool) -> list[int]:
+    """Where no supervisor listens: who has the folder ends by itself, or is killed by force. The
+    pids of those that were killed."""
     run = run_in(folder)
     supervisor = supervisor_in(folder)
     if supervisor is not None and not force:
@@ -92,21 +93,22 @@ def end_rest(folder: Path, *, force: bool) -> None:
             UNREACHABLE,
         )
     deadline = time.monotonic() + REST_ENDS_WITHIN_S
-    killed = set[int]()
+    killed: list[int] = []
     while (pid := _holder(folder)) is not None:
         if time.monotonic() >= deadline:
             _give_up(pid, killed=pid in killed)
         if force and pid not in killed:
             _kill_holder(folder, pid)
-            killed.add(pid)
+            killed.append(pid)
         time.sleep(_LOOK_EVERY_S)
     disks.free_unheld(folder)
     if run is None:
-        return
+        return killed
     if run_in(folder) == run and supervisor_in(folder) is None:
         forget_run(folder)
     if life is not None and life.verdict() is Verdict.DEAD:
         leftovers.remove_run(run.run_id, str(folder))
+    return killed
 
 
 def _holder(folder: Path) -> int | None:

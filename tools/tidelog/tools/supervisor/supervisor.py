@@ -34,7 +34,16 @@ from tidelog.node.runtime.cut_off import CannotCutError, cut_off
 from tidelog.node.runtime.lives import boot_id, started
 from tidelog.node.runtime.process import EventLog, report_failed
 from tidelog.node.runtime.recorder import Recorder
-from tidelog.tools.supervisor import child, disks, leftovers, membership, plan, power, proc
+from tidelog.tools.supervisor import (
+    child,
+    disks,
+    leftovers,
+    membership,
+    plan,
+    power,
+    proc,
+    registry,
+)
 from tidelog.tools.supervisor.answers import Answers
 from tidelog.tools.supervisor.entries import Entries
 from tidelog.tools.supervisor.folder import INCARNATIONS_RESERVED, DataFolder
@@ -475,6 +484,7 @@ class Supervisor:
         lost = self._setup.folder.lost()
         if lost is not None:
             log.error("data_folder_lost", reason=lost)
+            registry.note(self._run, ended=lost)
             self._failure = f"cluster {self._run.cluster!r} has ended: {lost}"
             self.take(plan.EndAsked(force=True))
 

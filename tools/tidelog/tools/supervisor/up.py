@@ -20,7 +20,7 @@ from tidelog.kernel.launch import board_name, log_file
 from tidelog.node.ipc.board import Board
 from tidelog.node.runtime.lives import Life, Verdict
 from tidelog.node.runtime.process import EventLog, set_title, setup_logging
-from tidelog.tools.supervisor import disks, entries, leftovers
+from tidelog.tools.supervisor import disks, entries, leftovers, registry
 from tidelog.tools.supervisor.folder import (
     INCARNATIONS_RESERVED,
     DataFolder,
@@ -303,6 +303,7 @@ class _Preparation:
         cluster.broker_settings = {str(k): v for k, v in wish.broker_settings.items()}
         folder.save_cluster()
         folder.save_run(run)
+        registry.note(run)
         self._undo.callback(folder.forget_run)
 
 

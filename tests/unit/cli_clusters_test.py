@@ -1,0 +1,165 @@
+"""`tidelog cluster`: what runs anywhere and what rests is listed; a stopped cluster is deleted."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from harness.cluster import Finished, until
+from harness.golden import Golden, spoken
+from harness.lonely import started, stopped
+from tidelog.node.runtime.lives import Life, identity
+from tidelog.tools import cli
+from tidelog.tools.supervisor import leftovers, registry, runs
+from tidelog.tools.supervisor.folder import DataFolder, is_held
+from tidelog.tools.supervisor.runs import Run
+
+pytestmark = pytest.mark.usefixtures("alone")
+
+Say = Callable[..., str]
+
+
+@pytest.fixture
+def say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Say:
+    """A command, and what it prints."""
+
+    def run(*words: str) -> str:
+        capsys.readouterr()
+        code = cli.run(list(words))
+        out, err = capsys.readouterr()
+        out = out.replace(str(os.getpid()), "4711")
+        return spoken(words, Finished(code, out, err), tmp_path)
+
+    return run
+
+
+def rests(project: Path, name: str) -> Path:
+    """A stopped cluster that this user started there once."""
+    data = stopped(project, name)
+    registry.note(Run("", 0, name, "", str(data), "", folder=identity(data)))
+    return data
+
+
+def test_clusters(say: Say, alone: Path, tmp_path: Path, golden: Golden) -> None:
+    text = say("cluster", "list") + say("cluster", "list", "--json")
+    run = started(tmp_path / "base", stopped(tmp_path / "harbour"))
+    ephemeral = structs.replace(
+        run, run_id="22334455", cluster="trial", data_dir=str(tmp_path / "tidelog-22334455-data")
+    )
+    ephemeral = structs.replace(
+        ephemeral,
+        runtime_dir=str(tmp_path / "base/tidelog-22334455"),
+        folder=(1, 2),
+        origin=(1, 1),
+        bootstrap="127.0.0.1:40001,127.0.0.1:40007",
+    )
+    Path(ephemeral.runtime_dir).mkdir()
+    leftovers.say_first(ephemeral)
+    stopped(alone, "payments")
+    rests(tmp_path / "old", "orders")
+    text += say("cluster", "list") + say("cluster", "list", "--json")
+    text += say("cluster", "list", "--all")
+    golden("cli_clusters_list", text)
+
+
+def test_delete(say: Say, alone: Path, tmp_path: Path, golden: Golden) -> None:
+    payments = stopped(alone, "payments")
+    old = rests(tmp_path / "old", "orders")
+    text = say("cluster", "delete", "payments")
+    assert payments.exists()
+    text += say("cluster", "delete", "payments", "--yes")
+    assert not payments.exists()
+    assert list(payments.parent.iterdir()) == []
+    text += say("cluster", "delete", "payments", "--yes")
+    text += say("cluster", "delete", "orders", "--yes")
+    assert old.exists()
+    text += say("cluster", "delete", "--data", str(old), "--yes", "--json")
+    assert not old.exists()
+    text += say("cluster", "delete", "--data", str(old), "--yes")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis").touch()
+    text += say("cluster", "delete", "--data", str(tmp_path / "mine"), "--yes")
+    assert (tmp_path / "mine" / "thesis").exists()
+    text += say("cluster", "delete", "--yes") + say("cluster", "delete", "../x", "--yes")
+    golden("cli_clusters_delete", text)
+
+
+def test_a_cluster_that_runs_is_not_deleted(say: Say, alone: Path) -> None:
+    data = stopped(alone)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writer)
+        DataFolder.claim(data, "default")
+        os.read(reader, 1)
+        os._exit(0)
+    os.close(reader)
+    try:
+        until(lambda: is_held(data), "it has the folder")
+        told = say("cluster", "delete", "default", "--yes")
+        assert "end it first with tidelog down\nexit 1" in told
+        assert (data / "cluster.json").exists()
+    finally:
+        os.close(writer)
+        os.waitpid(pid, 0)
+
+
+def test_logs_that_lie_elsewhere_stay_and_are_named(say: Say, alone: Path, tmp_path: Path) -> None:
+    data = stopped(alone)
+    away = tmp_path / "disk1" / "broker-0"
+    away.mkdir(parents=True)
+    folder = DataFolder.claim(data, "default")
+    folder.cluster.ports = [9092]
+    folder.cluster.settings = {"log.dirs": str(away.parent)}
+    folder.save_cluster()
+    folder.let_go()
+    assert f"left in place, as log.dirs names it: {away}" in say(
+        "cluster", "delete", "default", "--yes"
+    ).replace("FOLDER", str(tmp_path))
+    assert away.is_dir()
+
+
+def test_a_folder_behind_a_link_goes_with_the_link(say: Say, alone: Path, tmp_path: Path) -> None:
+    data = stopped(tmp_path / "big")
+    (alone / ".tidelog").mkdir()
+    (alone / ".tidelog" / "default").symlink_to(data)
+    say("cluster", "delete", "default", "--yes")
+    assert not data.exists()
+    assert list((alone / ".tidelog").iterdir()) == []
+
+
+def test_entries_that_lead_nowhere_or_are_open_to_others_are_dropped(
+    say: Say, tmp_path: Path
+) -> None:
+    folder = rests(tmp_path / "old", "orders")
+    assert "orders" in say("cluster", "list")
+    place = next((tmp_path / "base").glob("tidelog-user-*"))
+    place.chmod(0o777)
+    assert "orders" not in say("cluster", "list")
+    place.chmod(0o700)
+    (place / "x.json").write_text('{"cluster": 1}')
+    folder.rename(tmp_path / "moved")
+    assert "orders" not in say("cluster", "list")
+    assert [path.name for path in place.iterdir()] == ["x.json"]
+
+
+def test_only_the_newest_folders_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "ENTRIES_MAX", 2)
+    for name in ("a", "b", "c"):
+        rests(tmp_path / name, name)
+    assert len(registry.stopped()) == 2
+
+
+def test_a_run_of_another_container_is_told_from_a_dead_one(
+    say: Say, alone: Path, tmp_path: Path
+) -> None:
+    data = stopped(alone)
+    run = started(tmp_path / "base", data)
+    there = structs.replace(Life.own(), namespaces="pid:[1]")
+    for path in (Path(run.runtime_dir) / "run.json", tmp_path / "base/tidelog-0011aabb-life"):
+        path.write_bytes(runs.document(structs.replace(run, life=there)))
+    assert '"state": "unknown", "pid": null' in say("cluster", "list", "--json")
