@@ -32,6 +32,9 @@ used, with what they print, stands in [how-to.md](how-to.md).
 | --- | --- |
 {codes}
 
+If the folder that was looked in holds no cluster, every command exits 3. If its cluster is stopped,
+or its supervisor cannot be reached, commands that need it exit 4; `down` of a stopped one exits 0.
+
 These options are not repeated below. The first two are of all commands that have to do with a
 cluster, the third of those that speak Kafka's protocol: they work on any Kafka cluster.
 

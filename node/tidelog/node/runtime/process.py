@@ -266,12 +266,7 @@ def end_orphaned_run(launch: Launch, board: Board) -> None:
     """
     if not is_orphaned(launch):
         return
-    slots = [slot for number in range(board.slots) if (slot := board.read_slot(number)) is not None]
-    others = [
-        (slot[Word.ROLE], fd)
-        for slot in slots
-        if slot[Word.PID] != os.getpid() and (fd := _open_ours(slot)) is not None
-    ]
+    others = _others_of_run(board)
     for _, descriptor in others:
         # A stopped process would sit on its death signal for ever.
         _send(descriptor, signal.SIGCONT)
@@ -287,6 +282,16 @@ def end_orphaned_run(launch: Launch, board: Board) -> None:
         save_ledgers(launch.run_id, launch.data_dir)
     remove_memory_of_run(launch.run_id)
     remove_folder(launch.runtime_dir)
+
+
+def _others_of_run(board: Board) -> list[tuple[int, int]]:
+    """The roles and pidfds of those that live."""
+    slots = [slot for number in range(board.slots) if (slot := board.read_slot(number)) is not None]
+    return [
+        (slot[Word.ROLE], descriptor)
+        for slot in slots
+        if slot[Word.PID] != os.getpid() and (descriptor := _open_ours(slot)) is not None
+    ]
 
 
 def _has_its_folder(launch: Launch) -> bool:

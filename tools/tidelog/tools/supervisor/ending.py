@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tidelog.node.runtime.lives import Verdict
+from tidelog.node.runtime.lives import Life, Verdict
 from tidelog.tools.supervisor import disks, leftovers
 from tidelog.tools.supervisor.ask import (
     UNREACHABLE,
@@ -78,20 +78,38 @@ def end_rest(folder: Path, *, force: bool) -> list[int]:
     """Where no supervisor listens: who has the folder ends by itself, or is killed by force. The
     pids of those that were killed."""
     run = run_in(folder)
+    life = None if run is None else run.life
+    _refuse_living(folder, life, force=force)
+    killed = _wait_for_holders(folder, force=force)
+    disks.free_unheld(folder)
+    if run is None:
+        return killed
+    if run_in(folder) == run and supervisor_in(folder) is None:
+        forget_run(folder)
+    if life is not None and life.verdict() is Verdict.DEAD:
+        leftovers.remove_run(run.run_id, str(folder))
+    return killed
+
+
+def _refuse_living(folder: Path, life: Life | None, *, force: bool) -> None:
+    """What only looks as if it were over is not to be cleaned up."""
     supervisor = supervisor_in(folder)
-    if supervisor is not None and not force:
+    if supervisor is None:
+        if life is not None and life.verdict() is Verdict.LIVES:
+            raise SaidNoError(
+                f"the supervisor (pid {life.pid}) lives, but the lock in {folder} is gone: it ends "
+                "within a second, so try again",
+                UNREACHABLE,
+            )
+    elif not force:
         raise SaidNoError(
             f"the supervisor (pid {supervisor}) has {folder} and does not listen: it is just "
             "starting, so try again in a moment, or kill it with tidelog down --force",
             UNREACHABLE,
         )
-    life = None if run is None else run.life
-    if supervisor is None and life is not None and life.verdict() is Verdict.LIVES:
-        raise SaidNoError(
-            f"the supervisor (pid {life.pid}) lives, and has lost its lock on {folder}: it ends "
-            "by itself within a second, or kill it with kill -9",
-            UNREACHABLE,
-        )
+
+
+def _wait_for_holders(folder: Path, *, force: bool) -> list[int]:
     deadline = time.monotonic() + REST_ENDS_WITHIN_S
     killed: list[int] = []
     while (pid := _holder(folder)) is not None:
@@ -101,13 +119,6 @@ def end_rest(folder: Path, *, force: bool) -> list[int]:
             _kill_holder(folder, pid)
             killed.append(pid)
         time.sleep(_LOOK_EVERY_S)
-    disks.free_unheld(folder)
-    if run is None:
-        return killed
-    if run_in(folder) == run and supervisor_in(folder) is None:
-        forget_run(folder)
-    if life is not None and life.verdict() is Verdict.DEAD:
-        leftovers.remove_run(run.run_id, str(folder))
     return killed
 
 
