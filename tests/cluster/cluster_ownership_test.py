@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.cluster import STAND_INS, Cluster, until
-from harness.mounts import SHARED_MEMORY, need_mounts, own_mounts, small_disk
+from harness.mounts import SHARED_MEMORY, need_mounts, own_mounts, read_only, small_disk
 from tidelog.tools.supervisor.disks import detach
 
 pytestmark = pytest.mark.slow
@@ -194,3 +194,54 @@ def test_whoever_started_it_is_told_that_the_folder_is_gone(tmp_path: Path) -> N
     assert f"error: cluster 'default' has ended: its data folder {data} was deleted\n" in err
     assert up.returncode == 1
     until(lambda: not cluster.pids(), "nothing is left")
+
+
+# -- around the folder --------------------------------------------------------------------------
+
+
+def test_an_ephemeral_cluster_of_a_folder_that_may_not_be_written_is_found_again(
+    tmp_path: Path,
+) -> None:
+    """And writes nothing there. A user without rights stands in a folder of root."""
+    need_mounts()
+    with own_mounts():
+        read_only(tmp_path)
+        cluster = Cluster(tmp_path, program=STAND_INS, options=["--ephemeral"])
+        with cluster:
+            assert list(tmp_path.iterdir()) == []
+            assert cluster.status()["state"] == "running"
+            listed = cluster.done("cluster", "list", "--json").document["clusters"]
+            (row,) = (one for one in listed if one["data"] == str(cluster.data))
+            assert (row["state"], row["ephemeral"]) == ("running", True)
+            assert "is already running" in cluster.command("up", "--ephemeral", "-d").err
+            there = cluster.command("status", "--data", row["data"])
+            assert there.code == 0
+            cluster.done("down")
+
+
+def test_the_folder_of_clusters_is_ignored_by_git(tmp_path: Path) -> None:
+    with Cluster(tmp_path, program=STAND_INS) as cluster:
+        ignored = tmp_path / ".tidelog" / ".gitignore"
+        assert ignored.read_text() == "*\n"
+        ignored.write_text("# mine\n")
+        cluster.stop()
+        cluster.start()
+        assert ignored.read_text() == "# mine\n"
+    elsewhere = {"TIDELOG_DATA": str(tmp_path / "a/d")}
+    with Cluster(tmp_path / "a", program=STAND_INS, environment=elsewhere):
+        assert not (tmp_path / "a" / ".gitignore").exists()
+
+
+def test_a_port_of_another_cluster_is_refused_with_its_name_folder_and_supervisor(
+    tmp_path: Path,
+) -> None:
+    with Cluster(tmp_path / "a", program=STAND_INS) as cluster:
+        port = cluster.process("broker")["port"]
+        cluster.done("broker", "kill", "0")  # nobody listens; the supervisor keeps the port
+        other = Cluster(tmp_path / "b", program=STAND_INS)
+        other.folder.mkdir()
+        refused = other.command("up", "--detach", "--brokers", "1", "--base-port", str(port))
+        assert refused.err == (
+            f"error: port {port} is in use by cluster 'default' in {cluster.data} (supervisor pid "
+            f"{cluster.runs[-1].pid}): stop what uses it, or choose another with --base-port\n"
+        )

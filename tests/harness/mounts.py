@@ -14,6 +14,7 @@ from harness.need import need_that
 from tidelog.tools.supervisor.disks import lacking, this_machine
 
 _CLONE_FS, _CLONE_NEWNS = 0x200, 0x0002_0000
+_MS_RDONLY, _MS_REMOUNT = 1, 32
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _LIBC = ctypes.CDLL(None, use_errno=True)
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- where Linux has it
@@ -96,3 +97,9 @@ def fill(place: Path) -> Path:
                 except OSError:
                     break
     return filler
+
+
+def read_only(place: Path) -> None:
+    """Nobody may write there, not even root; only inside `own_mounts`."""
+    _mount(str(place), place, None, _MS_BIND)
+    _mount("none", place, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY)

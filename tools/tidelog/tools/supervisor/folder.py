@@ -31,6 +31,8 @@ from tidelog.tools.supervisor import proc, runs
 from tidelog.tools.supervisor.runs import Run, State
 
 FORMAT = 1
+CLUSTERS = ".tidelog"
+"""The folder of clusters that are known by their names in the folder above it."""
 INCARNATIONS_RESERVED = 1_000
 """Numbers set aside by one write, so that no start of a process waits for the disk."""
 _OLD_CHILDREN_END_WITHIN_S = 10.0
@@ -330,6 +332,16 @@ def _checked(document: Any) -> Cluster:  # noqa: ANN401 -- whatever the file hel
     if not isinstance(cluster_id, str) or len(cluster_id) != 22:
         raise ValueError("cluster_id is not a cluster id")
     return Cluster(**document)
+
+
+def ignore_in_git(data: Path) -> None:
+    """A project's own files are above `.tidelog`; what is in it is nobody's work."""
+    if data.parent.name == CLUSTERS:
+        with (
+            contextlib.suppress(OSError),
+            (data.parent / ".gitignore").open("x", encoding="utf-8") as file,
+        ):
+            file.write("*\n")
 
 
 def new_cluster_id() -> str:

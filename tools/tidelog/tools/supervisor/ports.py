@@ -12,7 +12,8 @@ import socket
 from collections.abc import Sequence
 
 from tidelog.kernel.failures import CannotStartError
-from tidelog.tools.supervisor import proc
+from tidelog.tools.supervisor import proc, runs
+from tidelog.tools.supervisor.runs import State
 
 HOST = "127.0.0.1"
 _FREE_PORT_ATTEMPTS_MAX = 20
@@ -91,9 +92,19 @@ def _why(port: int, error: OSError) -> str:
         return f"port {port} may not be used by this user: choose one of 1024 or more"
     if error.errno != errno.EADDRINUSE:
         return f"port {port} cannot be used ({error.strerror}): choose another with --base-port"
-    holder = proc.listener(port)
+    holder = _cluster_of(port) or proc.listener(port)
     by = f" by {holder}" if holder else ""
     return f"port {port} is in use{by}: stop what uses it, or choose another with --base-port"
+
+
+def _cluster_of(port: int) -> str | None:
+    """Which cluster of this user has the port, and who is to be asked to end it. A port of a broker
+    that is down is kept by its supervisor, and nobody listens there."""
+    address = f"{HOST}:{port}"
+    for run, state in runs.living():
+        if state is State.RUNNING and address in run.bootstrap.split(","):
+            return f"cluster {run.cluster!r} in {run.data_dir} (supervisor pid {run.pid})"
+    return None
 
 
 def bootstrap(ports: Sequence[int]) -> str:

@@ -25,6 +25,7 @@ from tidelog.tools.supervisor.folder import (
     INCARNATIONS_RESERVED,
     DataFolder,
     find,
+    ignore_in_git,
     is_held,
     origin_of,
     run_in,
@@ -179,6 +180,7 @@ class _Preparation:
             raise CannotStartError(refusal)
         data = self._make_ephemeral() if request.ephemeral else request.data
         folder = DataFolder.claim(data, request.cluster)
+        ignore_in_git(data)
         set_title("supervisor", "tidelog supervisor")
         with sentences(data):
             log_path = log_file(str(data), "supervisor", 0)
