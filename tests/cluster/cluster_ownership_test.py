@@ -242,6 +242,7 @@ def test_a_port_of_another_cluster_is_refused_with_its_name_folder_and_superviso
         other.folder.mkdir()
         refused = other.command("up", "--detach", "--brokers", "1", "--base-port", str(port))
         assert refused.err == (
-            f"error: port {port} is in use by cluster 'default' in {cluster.data} (supervisor pid "
-            f"{cluster.runs[-1].pid}): stop what uses it, or choose another with --base-port\n"
+            f"error: port {port} is in use by cluster 'default' in {cluster.data} (pid "
+            f"{cluster.runs[-1].pid}), whose supervisor keeps it: stop what uses it, or choose "
+            "another with --base-port\n"
         )

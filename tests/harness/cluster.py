@@ -24,7 +24,7 @@ from tidelog.kernel.limits import METADATA_APPLY_WAIT_MS
 from tidelog.node.ipc.board import Board, memory_of_run, remove_memory_of_run
 from tidelog.node.ipc.layout import Role, Word, slot_of
 from tidelog.tools.log_files.data_folder import open_folder
-from tidelog.tools.supervisor import proc
+from tidelog.tools.supervisor import proc, registry
 from tidelog.tools.supervisor.folder import run_in
 from tidelog.tools.supervisor.runs import Run
 
@@ -240,6 +240,7 @@ class Cluster:
                 self.assert_nothing_is_left()
         finally:
             self._clean_up()
+            registry.forget(self.data)
 
     # -- facts ------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from tidelog.kernel.failures import CannotStartError
 from tidelog.node.runtime.lives import Life, hold, identity
 from tidelog.tools.supervisor import leftovers, runs
 from tidelog.tools.supervisor.folder import DataFolder, find, origin_of
@@ -146,6 +147,14 @@ def test_links_and_files_of_others_are_ignored(base: Path, monkeypatch: pytest.M
     folder.rename(base / "theirs")
     folder.symlink_to(base / "theirs")
     assert runs.of_run(RUN_ID).folders == []
+
+
+def test_a_start_without_shared_memory_says_what_is_missing(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "MEMORY_FOLDER", str(base / "missing"))
+    with pytest.raises(CannotStartError, match="no room for 4 KiB of shared memory"):
+        said(base, Life.own())
 
 
 def test_a_run_is_found_whatever_the_environment_says_of_its_folder(

@@ -77,4 +77,4 @@ def elsewhere(folder: Path) -> str:
 
 
 def _named(run: Run) -> str:
-    return f"{run.cluster!r} in {run.data_dir} (pid {run.pid})"
+    return f"{run.cluster!r} in {run.where}"

@@ -218,6 +218,5 @@ def _missing(target: Target, folder: Path) -> CliError:
 
 
 def _running(target: Target, folder: Path) -> CliError:
-    return CliError(
-        f"{target.label} runs in {folder}: end it first with tidelog down{target.words}"
-    )
+    named = target.label if target.data else f"{target.label} in {folder}"
+    return CliError(f"{named} is running: end it first with tidelog down{target.words}")

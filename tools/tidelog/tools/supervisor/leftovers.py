@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from tidelog.kernel.failures import CannotStartError
-from tidelog.node.ipc.board import MEMORY_FOLDER, remove_memory_of_run
+from tidelog.node.ipc.board import MEMORY_FOLDER, no_room, remove_memory_of_run
 from tidelog.node.ipc.ledger_memory import save_ledgers
 from tidelog.node.runtime import lives
 from tidelog.node.runtime.process import remove_folder
@@ -20,6 +20,7 @@ from tidelog.tools.supervisor.runs import Run, State, Traces, life_name, tempora
 
 _SOCKET_PATH_BYTES_MAX = 107
 _SOCKET_NAME_BYTES_MAX = 24
+_LIFE_BYTES = 4096
 _EMPTY_FOR_S = 10.0
 """A start that was killed in its first moment leaves an empty folder; a new one is not that old."""
 
@@ -64,11 +65,12 @@ def say_first(run: Run) -> None:
     """The first that is there of a run: from now on it is known who has what carries its id."""
     runs.say(run)
     path = f"{MEMORY_FOLDER}{life_name(run.run_id)}"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, runs.document(run))
-    finally:
-        os.close(descriptor)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 -- for this user only, from its first moment
+            file.write(runs.document(run))
+    except OSError as error:
+        raise CannotStartError(no_room(_LIFE_BYTES)) from error
 
 
 def hold(run: Run) -> None:

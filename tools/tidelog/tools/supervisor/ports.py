@@ -103,7 +103,7 @@ def _cluster_of(port: int) -> str | None:
     address = f"{HOST}:{port}"
     for run, state in runs.living():
         if state is State.RUNNING and address in run.bootstrap.split(","):
-            return f"cluster {run.cluster!r} in {run.data_dir} (supervisor pid {run.pid})"
+            return f"cluster {run.cluster!r} in {run.where}, whose supervisor keeps it"
     return None
 
 

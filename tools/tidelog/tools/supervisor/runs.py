@@ -54,6 +54,12 @@ class Run(Struct, frozen=True):
     origin: tuple[int, int] | None = None
     """Of an ephemeral cluster: the folder in which it was started, and where its name counts."""
 
+    @property
+    def where(self) -> str:
+        """Its folder and its supervisor, for people."""
+        is_ours = self.life is not None and self.life.is_counted_here()
+        return f"{self.data_dir} ({f'pid {self.pid}' if is_ours else 'in another container'})"
+
 
 class State(Enum):
     """What a run is doing, as far as that can be told."""
