@@ -1,16 +1,21 @@
 """A cluster stays its owner's: starts elsewhere and copies of its folder do not touch it."""
 
 import contextlib
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from harness.cluster import STAND_INS, Cluster, until
 from harness.mounts import SHARED_MEMORY, need_mounts, own_mounts, read_only, small_disk
+from tidelog.node.ipc.board import memory_of_run
+from tidelog.tools.supervisor import runs
 from tidelog.tools.supervisor.disks import detach
 
 pytestmark = pytest.mark.slow
@@ -246,3 +251,45 @@ def test_a_port_of_another_cluster_is_refused_with_its_name_folder_and_superviso
             f"{cluster.runs[-1].pid}), whose supervisor keeps it: stop what uses it, or choose "
             "another with --base-port\n"
         )
+
+
+def test_a_run_that_lives_without_its_lock_is_not_started_over(running: Cluster) -> None:
+    """Its supervisor has no chance to notice: it is stopped."""
+    pid = running.runs[-1].pid
+    os.kill(pid, signal.SIGSTOP)
+    (running.data / "lock").unlink()
+    refused = running.command("up", "--detach", "--base-port", "0")
+    assert refused.code == 1
+    assert f"the supervisor (pid {pid}) of an earlier run in {running.data}" in refused.err
+    assert Path(running.runs[-1].runtime_dir, "supervisor.sock").exists()
+    os.kill(pid, signal.SIGCONT)
+    ends(running)
+    running.start()
+
+
+def test_a_run_that_died_in_another_container_gives_up_its_folder_and_keeps_the_rest(
+    running: Cluster,
+) -> None:
+    """As a container that is killed and made anew, with the data on a volume."""
+    run = running.runs.pop()
+    assert run.life is not None
+    running.kill_everything()
+    away = structs.replace(run, life=structs.replace(run.life, namespaces="pid:[1]"))
+    said = (
+        Path(run.data_dir, "run.json"),
+        Path(run.runtime_dir, "run.json"),
+        SHARED_MEMORY / runs.life_name(run.run_id)[1:],
+    )
+    for path in said:
+        path.write_bytes(runs.document(away))
+    try:
+        running.start()
+        assert running.status()["data"] == run.data_dir
+        assert Path(run.runtime_dir, "supervisor.sock").exists()
+        assert memory_of_run(run.run_id) != []
+    finally:
+        said[1].write_bytes(runs.document(run))
+        said[2].write_bytes(runs.document(run))
+    running.stop()
+    running.start()
+    assert not Path(run.runtime_dir).exists()
