@@ -1,19 +1,21 @@
 """`tidelog cluster`: what runs anywhere and what rests is listed; a stopped cluster is deleted."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec import structs
 
-from harness.cluster import Finished, until
+from harness.cluster import Finished
 from harness.golden import Golden, spoken
 from harness.lonely import started, stopped
 from tidelog.node.runtime.lives import Life, identity
 from tidelog.tools import cli
 from tidelog.tools.supervisor import leftovers, registry, runs
-from tidelog.tools.supervisor.folder import DataFolder, is_held
+from tidelog.tools.supervisor.folder import DataFolder
 from tidelog.tools.supervisor.runs import Run
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -86,24 +88,23 @@ def test_delete(say: Say, alone: Path, tmp_path: Path, golden: Golden) -> None:
     golden("cli_clusters_delete", text)
 
 
-def test_a_cluster_that_runs_is_not_deleted(say: Say, alone: Path) -> None:
+@pytest.mark.parametrize("holds", ["DataFolder.claim(path, 'default')", "hold_as_child(path)"])
+def test_a_cluster_whose_processes_live_is_not_deleted(say: Say, alone: Path, holds: str) -> None:
+    """Its supervisor, or a broker that has outlived it."""
     data = stopped(alone)
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(writer)
-        DataFolder.claim(data, "default")
-        os.read(reader, 1)
-        os._exit(0)
-    os.close(reader)
-    try:
-        until(lambda: is_held(data), "it has the folder")
+    program = (
+        "import sys; from pathlib import Path; from tidelog.tools.supervisor.folder import *; "
+        f"path = Path(sys.argv[1]); {holds}; print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, data], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
         told = say("cluster", "delete", "default", "--yes")
-        assert "end it first with tidelog down\nexit 1" in told
-        assert (data / "cluster.json").exists()
-    finally:
-        os.close(writer)
-        os.waitpid(pid, 0)
+        other.kill()
+    assert "is running: end it first with tidelog down\nexit 1" in told
+    assert (data / "cluster.json").exists()
 
 
 def test_logs_that_lie_elsewhere_stay_and_are_named(say: Say, alone: Path, tmp_path: Path) -> None:

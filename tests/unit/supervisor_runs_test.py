@@ -12,6 +12,10 @@ import pytest
 from msgspec import structs
 
 from tidelog.kernel.failures import CannotStartError
+from tidelog.kernel.ids import Incarnation
+from tidelog.kernel.launch import board_name
+from tidelog.node.ipc.board import Board, remove_memory_of_run
+from tidelog.node.ipc.layout import Role, slot_of
 from tidelog.node.runtime.lives import Life, hold, identity
 from tidelog.tools.supervisor import leftovers, runs
 from tidelog.tools.supervisor.folder import DataFolder, find, origin_of
@@ -98,6 +102,30 @@ def test_what_a_process_holds_is_not_swept_whatever_the_numbers_say(
     assert folder.exists()
     os.close(descriptor)
     assert leftovers.sweep() == [RUN_ID]
+
+
+def test_a_living_process_on_the_board_keeps_what_its_run_has(base: Path) -> None:
+    """It holds nothing, as where the file system knows no locks."""
+    run_id = os.urandom(4).hex()
+    folder = base / f"tidelog-{run_id}"
+    folder.mkdir()
+    dead = ended()
+    leftovers.say_first(Run(run_id, dead.pid, "default", str(folder), "/data", "", life=dead))
+    own = Life.own()
+    with Board.create(board_name(run_id)) as board:
+        try:
+            slot = board.writer(slot_of(Role.BROKER, 0))
+            for started, state in ((own.started, State.ENDING), (own.started + 1, State.DEAD)):
+                slot.begin(
+                    role=Role.BROKER,
+                    process_id=0,
+                    pid=own.pid,
+                    incarnation=Incarnation(1),
+                    started=started,
+                )
+                assert runs.of_run(run_id).state() is state
+        finally:
+            remove_memory_of_run(run_id)
 
 
 def test_one_word_of_a_living_process_is_enough(base: Path) -> None:
