@@ -20,7 +20,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     base.mkdir()
     (project / "plan.json").write_text('{"version": 1, "partitions": []}')
     monkeypatch.chdir(project)
-    monkeypatch.setattr(runs, "_bases_looked_in", lambda: {base})
+    monkeypatch.setattr(runs, "bases_looked_in", lambda: {base})
     monkeypatch.setattr(runs, "runtime_bases", lambda: iter([base]))
     monkeypatch.setattr(runs, "MEMORY_FOLDER", str(base))
     monkeypatch.setattr(leftovers, "MEMORY_FOLDER", str(base))

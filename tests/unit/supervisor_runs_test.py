@@ -30,7 +30,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "base"
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
-    monkeypatch.setattr(runs, "_bases_looked_in", lambda: {place})
+    monkeypatch.setattr(runs, "bases_looked_in", lambda: {place})
     monkeypatch.setattr(runs, "MEMORY_FOLDER", str(place))
     monkeypatch.setattr(leftovers, "MEMORY_FOLDER", str(place))
     return place
@@ -171,7 +171,7 @@ def test_links_and_files_of_others_are_ignored(base: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "geteuid", lambda: base.stat().st_uid + 1)
     assert runs.traces() == {}
     monkeypatch.undo()
-    monkeypatch.setattr(runs, "_bases_looked_in", lambda: {base})
+    monkeypatch.setattr(runs, "bases_looked_in", lambda: {base})
     folder.rename(base / "theirs")
     folder.symlink_to(base / "theirs")
     assert runs.of_run(RUN_ID).folders == []
@@ -196,6 +196,21 @@ def test_a_run_is_found_whatever_the_environment_says_of_its_folder(
     runs.say(structs.replace(run, bootstrap="127.0.0.1:1"))
     ((found, state),) = runs.living()
     assert (found.bootstrap, state) == ("127.0.0.1:1", State.RUNNING)
+
+
+def test_data_of_an_ephemeral_cluster_goes_whatever_the_environment_says_of_its_folder(
+    base: Path, tmp_path: Path
+) -> None:
+    place, others = tmp_path / f"tidelog-{RUN_ID}-data", tmp_path / "mine"
+    for folder in (place, others):
+        folder.mkdir()
+    run = structs.replace(run_of(base, ended()), data_dir=str(place), origin=(1, 1))
+    Path(run.runtime_dir).mkdir()
+    leftovers.say_first(run)
+    runs.say(structs.replace(run, data_dir=str(others)))
+    assert leftovers.sweep() == [RUN_ID]
+    assert not place.exists()
+    assert others.exists()
 
 
 def test_an_ephemeral_cluster_is_found_by_its_name_where_it_was_started(

@@ -77,8 +77,9 @@ class Life(Struct, frozen=True):
 def started(pid: int) -> int:
     """When a process started, in ticks of the kernel; 0 if there is none, or it is dead and only
     waits for its parent."""
+    name = "self" if pid == os.getpid() else str(pid)  # /proc may be of another container
     try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        text = (_PROC / name / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
     fields = text.rpartition(") ")[2].split()

@@ -109,7 +109,7 @@ def _forget_oldest(place: Path) -> None:
 
 
 def _entries() -> Iterator[tuple[Path, Known]]:
-    for base in sorted({*runs.runtime_bases()}):
+    for base in sorted(runs.bases_looked_in()):
         place = base / _name()
         if not _is_ours(place):
             continue

@@ -149,7 +149,7 @@ def runtime_bases() -> Iterator[Path]:
     yield Path("/tmp")  # noqa: S108 -- the last resort of a user with a long TMPDIR
 
 
-def _bases_looked_in() -> set[Path]:
+def bases_looked_in() -> set[Path]:
     """Also where this user's other shells may have put one."""
     return {*runtime_bases(), _USER_FOLDERS / str(os.geteuid())}
 
@@ -157,7 +157,7 @@ def _bases_looked_in() -> set[Path]:
 def traces() -> dict[str, Traces]:
     """By run: all that any run of this user has left, or has now."""
     found: dict[str, Traces] = {}
-    for base in sorted(_bases_looked_in()):
+    for base in sorted(bases_looked_in()):
         for name, run_id, rest in _names_in(base):
             if rest in {"", "-data"} and _is_own(base / name, folder=True):
                 one = found.setdefault(run_id, Traces(run_id))
@@ -167,6 +167,7 @@ def traces() -> dict[str, Traces]:
             found.setdefault(run_id, Traces(run_id)).memory = True
     for one in found.values():
         _take_memory(one)
+        _take_data(one)
     return found
 
 
@@ -222,6 +223,15 @@ def _take_memory(one: Traces) -> None:
     if is_new and _is_own(place, folder=True):
         _take_folder(one, place, "")
     one.said = [*one.said, run]
+
+
+def _take_data(one: Traces) -> None:
+    """Of an ephemeral cluster that was started with another TMPDIR."""
+    for run in one.said:
+        data = Path(run.data_dir)
+        is_its = run.origin is not None and data.name == f"tidelog-{one.run_id}-data"
+        if one.data is None and is_its and _is_own(data, folder=True):
+            one.data = data
 
 
 def read(path: Path) -> Run | None:
