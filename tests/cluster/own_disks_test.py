@@ -4,6 +4,7 @@ Needs root and loop devices; skips without.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -156,3 +157,17 @@ def test_an_ephemeral_cluster_takes_its_disks_with_it(tmp_path: Path) -> None:
         assert not data.exists()
         listed = subprocess.check_output(["losetup", "--all"], text=True)
         assert str(data) not in listed
+
+
+def test_nothing_stays_mounted_when_the_folder_is_deleted_under_a_running_cluster(
+    tmp_path: Path,
+) -> None:
+    """The images go; what is mounted of them cannot be deleted."""
+    with stand_ins(tmp_path, *DISKS) as cluster:
+        data = cluster.data
+        assert data.is_relative_to(tmp_path)
+        shutil.rmtree(tmp_path / ".tidelog", ignore_errors=True)
+        until(lambda: not cluster.pids(), "it has ended")
+        assert mounted(cluster) == []
+        assert sorted(path.name for path in data.iterdir()) == NAMES
+        shutil.rmtree(tmp_path / ".tidelog")

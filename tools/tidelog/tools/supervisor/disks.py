@@ -17,7 +17,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -82,8 +82,15 @@ def disk_of(data: str | Path, name: str) -> Disk:
 
 
 def disks_in(data: Path) -> list[Disk]:
-    """Those that were ever made there."""
-    return [disk_of(data, image.stem) for image in sorted(data.glob(f"disks/*{_SUFFIX}"))]
+    """Those that were ever made there, and are: an image may be deleted while it is mounted."""
+    names = {image.stem for image in data.glob(f"disks/*{_SUFFIX}")}
+    here = data.resolve()
+    names |= {
+        place.name
+        for place, device in _mounted()
+        if place.parent == here and _is_image_of(device, place.name)
+    }
+    return [disk_of(data, name) for name in sorted(names)]
 
 
 # -- what is asked for --------------------------------------------------------------------------
@@ -326,7 +333,8 @@ def free(data: Path) -> None:
     """Unmount all of a folder that is ours, at the end of a run or after one that died."""
     for disk in disks_in(data):
         try:
-            with held(disk):
+            # Without its folder nobody makes or mounts one.
+            with held(disk) if disk.lock.parent.is_dir() else nullcontext():
                 while disk.is_mounted:
                     detach(disk.place)
         except (OSError, CannotStartError) as error:
@@ -344,16 +352,27 @@ def free_unheld(data: Path) -> None:
 
 def sweep(ours: Path) -> None:
     """What runs that died have left mounted anywhere; `ours` is the folder that we have."""
-    for data in sorted({place.parent for place in _mounted()} - {ours.resolve()}):
+    for data in sorted({place.parent for place, _ in _mounted()} - {ours.resolve()}):
         if (data / "cluster.json").exists():
             free_unheld(data)
 
 
-def _mounted() -> Iterator[Path]:
+def _mounted() -> Iterator[tuple[Path, str]]:
+    """Places and loop devices."""
     for line in _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         words = line.split(" ")
         if " - ext4 /dev/loop" in line:
-            yield Path(_unescaped(words[_MOUNT_POINT]))
+            yield Path(_unescaped(words[_MOUNT_POINT])), words[words.index("-") + 2]
+
+
+def _is_image_of(device: str, name: str) -> bool:
+    """Whether a loop device shows the image of a disk of that name, deleted or not."""
+    file = Path("/sys/block", Path(device).name, "loop/backing_file")
+    try:
+        image = file.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return False
+    return image.removesuffix(" (deleted)").endswith(f"/disks/{name}{_SUFFIX}")
 
 
 def _unescaped(text: str) -> str:

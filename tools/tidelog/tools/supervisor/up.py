@@ -220,7 +220,8 @@ class _Preparation:
 
     def _remove_run(self, folder: DataFolder) -> None:
         place = folder.place()
-        leftovers.remove_run(self._run_id, None if place is None else str(place))
+        is_whole = place is not None and (place / "cluster.json").exists()
+        leftovers.remove_run(self._run_id, str(place) if is_whole else None)
 
     def _make_ephemeral(self) -> Path:
         data = leftovers.ephemeral_folder(self._run_id)
