@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from harness.cluster import STAND_INS, Cluster, until
+from harness.cluster import STAND_INS, Cluster, Finished, until
 from harness.mounts import SHARED_MEMORY, need_mounts, own_mounts, read_only, small_disk
 from tidelog.node.ipc.board import memory_of_run
 from tidelog.tools.supervisor import runs
@@ -31,6 +31,19 @@ def copied(cluster: Cluster, name: str) -> Cluster:
     place = cluster.folder.parent / name
     shutil.copytree(cluster.folder, place)
     return Cluster(place, program=cluster.program)
+
+
+def in_container(cluster: Cluster, *words: str) -> Finished:
+    """The command where processes are numbered by themselves; all it starts ends with it."""
+    done = subprocess.run(
+        [*_CONTAINER, sys.executable, *STAND_INS, *words],
+        cwd=cluster.folder,
+        env=cluster.variables(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
 
 
 def test_a_start_with_other_shared_memory_leaves_a_running_cluster_alone() -> None:
@@ -61,17 +74,26 @@ def test_a_start_in_another_container_leaves_a_running_cluster_alone(
             with own_mounts():
                 if not shares_memory:
                     small_disk(SHARED_MEMORY, _BYTES)
-                done = subprocess.run(
-                    [*_CONTAINER, sys.executable, *STAND_INS, *_STARTS],
-                    cwd=other.folder,
-                    env=other.variables(),
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-            assert done.returncode == 0, done
+                done = in_container(other, *_STARTS)
+            assert done.code == 0, done
             assert cluster.data.is_dir()
             assert cluster.status()["state"] == "running"
+
+
+def test_a_cluster_is_seen_and_ended_from_another_container() -> None:
+    """That shares its folders; no number of the kernel is of use there."""
+    need_mounts()
+    with own_mounts():
+        small_disk(_TEMPORARY, _BYTES)
+        with Cluster(_TEMPORARY / "a", program=STAND_INS) as cluster:
+            refused = in_container(cluster, *_STARTS)
+            assert "is already running (in another container)" in refused.err
+            assert (
+                '"state": "running", "pid": null'
+                in in_container(cluster, "cluster", "list", "--json").out
+            )
+            assert in_container(cluster, "status").code == 0
+            assert in_container(cluster, "down").out == "cluster 'default' ended\n"
 
 
 def test_a_copy_of_a_running_clusters_folder_is_a_stopped_cluster_of_its_own(

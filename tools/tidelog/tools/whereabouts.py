@@ -15,7 +15,7 @@ from pathlib import Path
 from tidelog.node.runtime.lives import identity
 from tidelog.tools.output import FAILED, NOT_FOUND, UNREACHABLE, CliError, Target, nearest
 from tidelog.tools.supervisor import registry, runs
-from tidelog.tools.supervisor.folder import find, supervisor_in
+from tidelog.tools.supervisor.folder import find, holder_named, supervisor_in
 from tidelog.tools.supervisor.runs import Run, State
 
 _NAMED_MAX = 3
@@ -43,10 +43,10 @@ def missing(target: Target, known: Sequence[str]) -> CliError:
     named = "cluster" if target.data else f"cluster {target.cluster!r}"
     supervisor = supervisor_in(folder)
     if supervisor is not None:
-        who = f"pid {supervisor}" if supervisor else "in another container"
         return CliError(
-            f"{named} in {folder} runs, but its supervisor ({who}) cannot be reached: try again if "
-            f"it is just starting or ending, or end it with tidelog down --force{target.words}",
+            f"{named} in {folder} runs, but its supervisor ({holder_named(supervisor)}) cannot be "
+            "reached: try again if it is just starting or ending, or end it with tidelog down "
+            f"--force{target.words}",
             UNREACHABLE,
         )
     if there:

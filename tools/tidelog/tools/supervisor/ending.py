@@ -21,7 +21,13 @@ from tidelog.tools.supervisor.ask import (
     SaidNoError,
     SilentError,
 )
-from tidelog.tools.supervisor.folder import child_in, forget_run, run_in, supervisor_in
+from tidelog.tools.supervisor.folder import (
+    child_in,
+    forget_run,
+    holder_named,
+    run_in,
+    supervisor_in,
+)
 
 LATE_AFTER_S = 5.0
 """Then the user is told who is waited for."""
@@ -103,8 +109,8 @@ def _refuse_living(folder: Path, life: Life | None, *, force: bool) -> None:
             )
     elif not force:
         raise SaidNoError(
-            f"the supervisor (pid {supervisor}) has {folder} and does not listen: it is just "
-            "starting, so try again in a moment, or kill it with tidelog down --force",
+            f"the supervisor ({holder_named(supervisor)}) has {folder} and does not listen: it is "
+            "just starting, so try again in a moment, or kill it with tidelog down --force",
             UNREACHABLE,
         )
 
@@ -150,7 +156,8 @@ def _give_up(pid: int, *, killed: bool) -> NoReturn:
         why = "is killed but does not go: the kernel holds it, as for a disk that does not answer"
     else:
         why = "has lost its supervisor and does not end: kill it with tidelog down --force"
-    raise SaidNoError(f"process {pid} {why}", UNREACHABLE)
+    who = f"process {pid}" if pid else "a process in another container"
+    raise SaidNoError(f"{who} {why}", UNREACHABLE)
 
 
 def _late(link: Link) -> str:

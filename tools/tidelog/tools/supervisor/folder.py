@@ -90,7 +90,7 @@ class DataFolder:
         holder = _living_holder(lock, _SUPERVISORS)
         if holder is not None:
             os.close(lock)
-            raise CannotStartError(_already_running(name, holder))
+            raise CannotStartError(already_running(name, holder))
         with sentences(path):
             folder._wait_for_old_children()
             folder.cluster = read_cluster(path)
@@ -104,9 +104,10 @@ class DataFolder:
         while not _try_lock(self._lock, _CHILDREN):
             holder = next(_holders(self._lock, _CHILDREN), None)
             if holder is not None and time.monotonic() > deadline:
+                kill = f"kill it (kill -9 {holder})" if holder else "end it there"
                 raise CannotStartError(
-                    f"process {holder} of an earlier run of cluster {self._name!r} does not end: "
-                    f"kill it (kill -9 {holder}), or choose another folder with --data"
+                    f"a process ({holder_named(holder)}) of an earlier run of cluster "
+                    f"{self._name!r} does not end: {kill}, or choose another folder with --data"
                 )
             time.sleep(0.01)
         fcntl.lockf(self._lock, fcntl.LOCK_UN, len(_CHILDREN), _CHILDREN.start)
@@ -277,9 +278,14 @@ def _holders(descriptor: int, those: range) -> Iterator[int]:
         those = range(start + length, those.stop) if length else range(0)
 
 
-def _already_running(name: str, pid: int) -> str:
+def holder_named(pid: int) -> str:
+    """Of one in another container the kernel tells the number 0."""
+    return f"pid {pid}" if pid else "in another container"
+
+
+def already_running(name: str, pid: int) -> str:
     return (
-        f"cluster {name!r} is already running (pid {pid}): "
+        f"cluster {name!r} is already running ({holder_named(pid)}): "
         "stop it with tidelog down, or start another with --cluster NAME"
     )
 

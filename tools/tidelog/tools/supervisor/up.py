@@ -24,12 +24,13 @@ from tidelog.tools.supervisor import disks, entries, leftovers, registry
 from tidelog.tools.supervisor.folder import (
     INCARNATIONS_RESERVED,
     DataFolder,
+    already_running,
     find,
     ignore_in_git,
-    is_held,
     origin_of,
     run_in,
     sentences,
+    supervisor_in,
 )
 from tidelog.tools.supervisor.membership import new_ids
 from tidelog.tools.supervisor.ports import PortKeeper, bootstrap
@@ -319,12 +320,9 @@ def _free_disks(folder: DataFolder) -> None:
 def refuse_second(data: Path, cluster: str) -> str | None:
     """Why an ephemeral cluster cannot start under this name; None where it can."""
     for folder in (find(data), data):
-        run = run_in(folder)
-        if run is not None and is_held(folder):
-            return (
-                f"cluster {cluster!r} is already running (pid {run.pid}): "
-                "stop it with tidelog down, or start another with --cluster NAME"
-            )
+        holder = supervisor_in(folder)
+        if holder is not None and run_in(folder) is not None:
+            return already_running(cluster, holder)
     return None
 
 
