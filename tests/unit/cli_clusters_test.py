@@ -146,6 +146,12 @@ def test_entries_that_lead_nowhere_or_are_open_to_others_are_dropped(
     assert [path.name for path in place.iterdir()] == ["x.json"]
 
 
+def test_a_folder_whose_name_is_no_text_is_remembered(say: Say, tmp_path: Path) -> None:
+    """Names of files are bytes."""
+    rests(tmp_path / os.fsdecode(b"bay-\xff"), "orders")
+    assert "bay-" in say("cluster", "list")
+
+
 def test_only_the_newest_folders_are_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -223,6 +223,8 @@ def test_an_ephemeral_cluster_is_found_by_its_name_where_it_was_started(
     leftovers.say_first(run)
     assert find(data) == Path("/ephemeral")
     assert find(data.with_name("other")) == data.with_name("other")
+    beside = data.parent.with_name("other") / "default"
+    assert find(beside) == beside
     assert find(tmp_path / ".tidelog" / "default") == tmp_path / ".tidelog" / "default"
     leftovers.remove_run(RUN_ID)
     (base / life_name(RUN_ID)[1:]).unlink()

@@ -183,7 +183,7 @@ def forget_run(path: Path) -> None:
 
 def find(data: Path) -> Path:
     """The folder of a cluster that may be ephemeral: a live one wins over what lies there."""
-    if is_held(data):
+    if is_held(data) or data.parent.name != CLUSTERS:
         return data
     origin = origin_of(data)
     for run, state in runs.living():

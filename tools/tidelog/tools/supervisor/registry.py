@@ -8,6 +8,7 @@ an entry whose folder is gone is dropped. A running cluster is found by what its
 down itself. Only a folder that belongs to this user, and is closed to others, is read or written.
 """
 
+import json
 import os
 import stat
 import time
@@ -60,7 +61,8 @@ def note(run: Run, *, ended: str = "") -> None:
         if not ended:
             _forget_reason(run.data_dir)
         new = place / f".{known.file}.{os.getpid()}"
-        new.write_bytes(msgspec.json.encode(known))
+        # The names of folders are bytes, and not all of them are text: this escapes what is not.
+        new.write_text(json.dumps(msgspec.to_builtins(known)), encoding="ascii")
         new.replace(place / known.file)
         _forget_oldest(place)
     except OSError:
@@ -122,7 +124,7 @@ def _entries() -> Iterator[tuple[Path, Known]]:
 def _read(path: Path) -> Known | None:
     try:
         with path.open("rb") as file:
-            known = msgspec.json.decode(file.read(_ENTRY_BYTES_MAX), type=Known)
+            known = msgspec.convert(json.loads(file.read(_ENTRY_BYTES_MAX)), Known)
     except (OSError, ValueError, RecursionError):
         return None
     return known if Path(known.data_dir).is_absolute() else None
