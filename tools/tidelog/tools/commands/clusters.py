@@ -69,7 +69,8 @@ def list_clusters(*, as_json: bool) -> None:
     """List the clusters of this user: those that run, wherever they were started, and the stopped
     ones whose folder is known or lies under the current one.
 
-    A cluster in the current folder is named by --cluster, any other by --data and its folder.
+    A cluster in the current folder is named by --cluster, any other by --data and its folder. One
+    whose state is unknown may run in another container; what it has left is not removed.
     """
     rows = gather()
     if as_json:
