@@ -34,6 +34,7 @@ REAL_PROCESSES = (
     "tests/harness/cluster",
     "tests/harness/clients/steady_python",
     "tests/harness/chaos",
+    "tests/harness/fuzz_cluster",
     "tests/harness/group_soak",
     "tests/harness/load",
     "tests/harness/soak",
