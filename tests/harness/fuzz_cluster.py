@@ -108,9 +108,12 @@ class Watch:
 
     def look(self) -> None:
         """WentWrong where something is not as it was."""
-        living = self._living()
-        gone = {name: pid for name, pid in self.pids.items() if living.get(name) != pid}
-        complaints = [f"{name} ended (pid {pid})" for name, pid in gone.items()]
+        living = self._living()  # without those whose slots are being written just now
+        complaints = [
+            f"{name} ended (pid {pid})"
+            for name, pid in self.pids.items()
+            if proc.is_gone(pid) or living.get(name, pid) != pid
+        ]
         for name, pid in self.pids.items():
             self.grown[name] = proc.memory_of(pid).rss_bytes - self.rss[name]
         complaints += [
