@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import socket
 import struct
 import threading
@@ -22,6 +23,7 @@ THREADS: Final = 4
 _HEAD_BYTES: Final = 12
 _ANSWERS_WAIT_S: Final = 0.25
 _SEND_WAIT_S: Final = 0.5
+_PARENT_LOOK_S: Final = 1.0
 _UNREAD_MAX: Final = 4
 _KEPT_FRAMES: Final = 2_000
 _KEPT_BYTES: Final = 8 << 20
@@ -56,8 +58,10 @@ def attack(plan: Plan, stop: Event, went_wrong: Event) -> None:
         "answers": sum(one.answers for one in threads),
     }
     (plan.folder / f"{plan.seed}.json").write_text(json.dumps(said), encoding="utf-8")
-    if not stop.is_set():
-        stop.wait()  # the watch goes on for a while: something may yet go wrong
+    parent = os.getppid()
+    while not stop.wait(_PARENT_LOOK_S):  # the watch goes on: something may yet go wrong
+        if os.getppid() != parent:
+            return
     if went_wrong.is_set():
         for thread in threads:
             thread.write_down(plan.folder)

@@ -372,3 +372,15 @@ def test_an_end_meanwhile_counts_for_that_too(tmp_path: Path) -> None:
     end_transaction(bench, committed=False)
     bench.aside[0]()
     assert ended(asked.answer()) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_question_that_two_coordinators_died_with_is_not_sent_to_a_third(
+    bench: HandlerBench,
+) -> None:
+    asked = start_producing(bench, ("t", 0, transactional()))
+    for turn in range(2):
+        assert asked.answer() is None
+        bench.transactions.done[turn](ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert len(bench.transactions.forwarded) == 2
+    assert ended(asked.answer()) is ErrorCode.NOT_ENOUGH_REPLICAS
+    begun(bench)

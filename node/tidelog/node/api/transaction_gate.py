@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from tidelog.kernel.ids import Partition, TopicPartition, by_topic
 from tidelog.kernel.instant import Instant, ms
+from tidelog.kernel.limits import COORDINATORS_PER_CALL_MAX
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
 from tidelog.node.log.producers import Producers
@@ -113,8 +114,11 @@ def ask(call: Call, transactional_id: str, asked: Sequence[Asked], told: Told) -
     request = AddPartitionsToTxnRequest(transactions=[transaction])
     frame = joined(encode_request(API, _VERSION, 0, None, request))[4:]
 
+    sent = 0
+
     def done(now: Instant, answer: bytes | ErrorCode) -> None:
-        if answer is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and now < deadline:
+        is_away = answer is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if is_away and now < deadline and sent < COORDINATORS_PER_CALL_MAX:
             # The connection to the coordinator ended. A question changes nothing, and what adds is
             # in an epoch that ends with its transaction: unlike what clients want it may go once
             # more, to the next one. They would wait for far longer.
@@ -128,6 +132,8 @@ def ask(call: Call, transactional_id: str, asked: Sequence[Asked], told: Told) -
         told(now, codes)
 
     def send() -> None:
+        nonlocal sent
+        sent += 1
         call.broker.transactions.forward(frame, call.client.address, deadline, call.later(done))
 
     deadline = Instant(call.now + ms(_WAIT_MS))
