@@ -46,6 +46,7 @@ def test_a_wrong_request_never_leaves_a_handler_as_a_fault(tmp_path: Path, seed:
         answered += bool(client.frames())
         fuzz.sessions = [session.number for session in bench.broker.sessions]
     assert bench.failures == []
+    assert bench.faults == []
     assert answered > CASES / 5
     assert closed > CASES / 20
     assert any(replica.log.end for replica in bench.broker.replicas), "it wrote nothing"

@@ -28,7 +28,7 @@ from tidelog.node.replica.waiting import Waiter
 from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, WireError
 from tidelog.wire.messages import k00_produce, k01_fetch, k19_create_topics, k22_init_producer_id
 from tidelog.wire.messages.k03_metadata import API as METADATA
-from tidelog.wire.messages.k03_metadata import MetadataRequest
+from tidelog.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
 
 E = ErrorCode
 FAULTS = (
@@ -143,6 +143,18 @@ def test_a_late_answer_that_cannot_be_encoded_ends_its_connection(bench: Handler
     assert produce(bench).error_code == 0
     assert client.closed is not None
     assert client.frames() == []
+
+
+def test_an_answer_given_at_once_that_cannot_be_encoded_is_told_and_ends_its_connection(
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = MetadataResponse(cluster_id="c" * 40_000)
+    monkeypatch.setattr("tidelog.node.api.k03_metadata._told", lambda *_: said)
+    client = FakeClient()
+    bench.begin(client, METADATA, 12, MetadataRequest(topics=None))
+    assert client.closed is not None
+    assert client.frames() == []
+    assert len(bench.faults) == 1
 
 
 def test_a_checked_batch_that_fails_within_the_log_is_a_fault_of_ours(

@@ -60,16 +60,20 @@ class Call:
         return self.client.session.closing
 
     def answer(self, message: Any) -> None:  # noqa: ANN401 -- each API has its own class
-        """Give the answer now; it leaves when its turn has come. An answer that cannot be encoded
-        ends the connection."""
+        """Give the answer now; it leaves when its turn has come."""
+        if self.settle(message):
+            self.client.answered()
+
+    def settle(self, message: Any) -> bool:  # noqa: ANN401 -- as above
+        """Put the answer in its place. If it cannot be encoded, the connection ends: False."""
         header = self.header
         try:
             pieces = encode_response(self.api, header.version, header.correlation_id, message)
         except REQUEST_FAULTS as fault:
             self.fail(fault)
-            return
+            return False
         self.slot.pieces = pieces
-        self.client.answered()
+        return True
 
     def later(self, work: Callable[_P, None]) -> Callable[_P, None]:
         """Wrap what answers this request later: a fault in it ends this request's connection, and

@@ -6,7 +6,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tidelog.node.api.call import Call
-from tidelog.wire.frame import encode_response
 from tidelog.wire.header import AnyApi
 
 NO_ANSWER: Final = object()
@@ -38,8 +37,7 @@ def settle(call: Call, answer: object | None) -> None:
     if answer is NO_ANSWER:
         call.slot.pieces = []
     elif answer is not None:
-        header = call.header
-        call.slot.pieces = encode_response(call.api, header.version, header.correlation_id, answer)
+        call.settle(answer)
 
 
 class Registry:
