@@ -24,6 +24,7 @@ from tidelog.node.api import k01_fetch as handler
 from tidelog.node.api.call import Call
 from tidelog.node.log.log import Log
 from tidelog.node.net.client import RequestFailedError
+from tidelog.node.replica.replication import Replication
 from tidelog.node.replica.waiting import Waiter
 from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, WireError
 from tidelog.wire.messages import k00_produce, k01_fetch, k19_create_topics, k22_init_producer_id
@@ -163,6 +164,24 @@ def test_a_checked_batch_that_fails_within_the_log_is_a_fault_of_ours(
     monkeypatch.setattr(Log, "append_as_leader", raising(OverflowError("index")))
     with pytest.raises(AssertionError, match="OverflowError"):
         produce(bench)
+
+
+def test_a_fault_while_a_batch_is_passed_to_followers_is_one_in_our_own_state(
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Replication, "appended", raising(KeyError("follower")))
+    with pytest.raises(AssertionError, match="follower"):
+        produce(bench)
+
+
+def test_a_fault_of_a_groups_coordinator_behind_its_decision_is_one_in_our_own_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = GroupBench(tmp_path)
+    bench.topic("t")
+    monkeypatch.setattr(Replication, "appended", raising(KeyError("follower")))
+    with pytest.raises(AssertionError, match="follower"):
+        commit(bench, "g", {"t": [5]})
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=repr)

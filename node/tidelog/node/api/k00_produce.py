@@ -259,7 +259,10 @@ def append(  # noqa: PLR0913, PLR0917 -- called for each batch, from two places
     if not appended.duplicate:
         broker.counters.produced_batches += 1
         broker.counters.produced_bytes += len(records)
-        broker.replication.appended(now, replica, records)
+        try:
+            broker.replication.appended(now, replica, records)
+        except REQUEST_FAULTS as fault:
+            raise AssertionError(f"replicating failed: {fault_text(fault)}") from fault
     return appended
 
 

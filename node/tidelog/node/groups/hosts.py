@@ -176,7 +176,11 @@ class Groups:
         self._asked += 1
         asked = RequestId(self._asked)
         hosted.calls[asked] = done
-        self._drive(now, hosted, Requested(asked, request))
+        try:
+            self._drive(now, hosted, Requested(asked, request))
+        except REQUEST_FAULTS as fault:
+            # The host refuses what it fails at: this is a fault in our own state.
+            raise AssertionError(f"a group's coordinator failed: {fault_text(fault)}") from fault
 
     # -- of transactions
 
