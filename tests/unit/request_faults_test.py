@@ -124,6 +124,31 @@ def k01_looks(monkeypatch: pytest.MonkeyPatch) -> list[Callable[..., Any]]:
     return planned
 
 
+@pytest.mark.parametrize("asked", ["ready", "grown"])
+@pytest.mark.parametrize("fault", FAULTS, ids=repr)
+def test_a_waiting_request_that_fails_at_being_looked_at_ends_and_others_are_served(
+    bench: HandlerBench, fault: Exception, asked: str
+) -> None:
+    waiting, key, now = bench.broker.waiting, ("t", Partition(0)), bench.now
+    woken: list[str] = []
+    failed: list[Exception] = []
+    first = Waiter((key,), Instant(now + ms(9)), lambda _: woken.append("first"), missing=1)
+    second = Waiter((key,), Instant(now + ms(9)), lambda _: woken.append("second"), missing=1)
+    setattr(first, asked, raising(fault))
+    first.failed = failed.append
+    waiting.park(first)
+    waiting.park(second)
+    waiting.advanced(now, key, 1)
+    assert (woken, failed, waiting.count) == (["second"], [fault], 0)
+
+
+def test_a_fault_of_who_waits_for_no_request_is_one_of_our_own(bench: HandlerBench) -> None:
+    waiting, key, now = bench.broker.waiting, ("t", Partition(0)), bench.now
+    waiting.park(Waiter((key,), Instant(now + ms(9)), raising(KeyError("ours")), missing=1))
+    with pytest.raises(KeyError, match="ours"):
+        waiting.advanced(now, key, 1)
+
+
 def test_a_late_answer_that_cannot_be_encoded_ends_its_connection(bench: HandlerBench) -> None:
     client = FakeClient()
     calls: list[Call] = []

@@ -109,7 +109,7 @@ class Call:
     def park(self, waiter: Waiter) -> None:
         """Have it answered when the waiter wakes; a client that goes away takes it along."""
         waiting = self.broker.waiting
-        waiter.wake = self.later(waiter.wake)
+        waiter.failed = self.fail
         waiting.park(waiter)
         self.slot.on_abandoned = lambda: waiting.cancel(waiter)
 

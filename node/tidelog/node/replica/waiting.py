@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.kernel.instant import Instant
+from tidelog.wire.errors import REQUEST_FAULTS
 
 BROKERS: Final[TopicPartition] = ("", Partition(-1))
 """No partition: the key of waiters that depend on which brokers are alive. They are looked at after
@@ -29,6 +30,8 @@ class Waiter(Struct, eq=False):
     grown: Callable[[TopicPartition], int] | None = None
     """How many bytes more of a partition there are to be read, for whoever may not read all that is
     below the high watermark."""
+    failed: Callable[[Exception], None] | None = None
+    """Called if one of these raises what a request may raise; None: that is a fault of our own."""
     done: bool = False
 
 
@@ -85,11 +88,19 @@ class Waiting:
         if not waiters:
             return
         woken: list[Waiter] = []
+        faults: list[tuple[Waiter, Exception]] = []
         for waiter in waiters:
-            grown = waiter.grown
-            waiter.missing -= size if grown is None else grown(key)
-            if waiter.ready() if waiter.ready else waiter.missing <= 0:
-                woken.append(waiter)
+            try:
+                grown = waiter.grown
+                waiter.missing -= size if grown is None else grown(key)
+                if waiter.ready() if waiter.ready else waiter.missing <= 0:
+                    woken.append(waiter)
+            except REQUEST_FAULTS as fault:
+                faults.append((waiter, fault))
+        for waiter, raised in faults:
+            failed = waiter.failed
+            self._forget(waiter)
+            _tell(failed, raised)
         self._wake(now, woken)
 
     def disturbed(self, now: Instant, key: TopicPartition) -> None:
@@ -113,9 +124,12 @@ class Waiting:
     def _wake(self, now: Instant, waiters: Iterable[Waiter]) -> None:
         for waiter in waiters:
             if not waiter.done:
-                wake = waiter.wake
+                wake, failed = waiter.wake, waiter.failed
                 self._forget(waiter)
-                wake(now)
+                try:
+                    wake(now)
+                except REQUEST_FAULTS as fault:
+                    _tell(failed, fault)
 
     def _forget(self, waiter: Waiter) -> None:
         waiter.done = True
@@ -126,7 +140,14 @@ class Waiting:
             if not under:
                 del self._by_key[key]
         # It may stay in the heap until its deadline: let go of the request it holds.
-        waiter.keys, waiter.wake, waiter.ready = (), _nothing, None
+        waiter.keys, waiter.wake, waiter.ready, waiter.failed = (), _nothing, None, None
+
+
+def _tell(failed: Callable[[Exception], None] | None, fault: Exception) -> None:
+    """A request's fault ends that request; the others that wait are served."""
+    if failed is None:
+        raise fault
+    failed(fault)
 
 
 def _nothing(_now: Instant) -> None:
