@@ -104,6 +104,7 @@ class Office:
 
     def turn(self) -> None:
         """Until nothing is left to do."""
+        self.service.look()
         while (happened := self._selector.select(0)) or self.service.is_behind:
             for key, mask in happened:
                 key.data(mask)

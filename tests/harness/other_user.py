@@ -1,6 +1,7 @@
 """Does something as another user of the machine; a test that needs this is skipped without root."""
 
 import os
+import signal
 import traceback
 from collections.abc import Callable
 
@@ -8,6 +9,7 @@ import pytest
 
 OTHER_UID = 65_534
 """Nobody: a user that may do nothing here."""
+_ENDS_WITHIN_S = 20
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can act as another user of the machine"
@@ -40,6 +42,7 @@ def _become_other_user() -> None:
 
 
 def _child(act: Callable[[], object], become: Callable[[], None], writer: int) -> int:
+    signal.alarm(_ENDS_WITHIN_S)  # it would hold up the test that waits for it, and others
     try:
         become()
         try:

@@ -1,12 +1,14 @@
 """The supervisor's socket: who is served when many are connected, and what a bug does not end."""
 
 import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.desk import Office
+from harness.other_user import in_its_own_process
 from tidelog.kernel.instant import Instant, s
 from tidelog.tools.supervisor import service
 from tidelog.tools.supervisor.service import CONNECTIONS_MAX
@@ -138,3 +140,20 @@ def test_the_clusters_own_processes_have_places_of_their_own(
     assert asked(office) == [FULL, ENDED]
     children.add(os.getpid())
     assert len(asked(office, b'{"do":"watch"}\n')) == 5
+
+
+def test_a_peer_that_there_is_no_descriptor_for_is_accepted_later(
+    make: Callable[..., Office],
+) -> None:
+    def act() -> object:
+        office = make()
+        stream = office.connect()
+        unlimited = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (stream.fileno() + 1, unlimited[1]))
+        office.turn()  # until nothing is left to do
+        resource.setrlimit(resource.RLIMIT_NOFILE, unlimited)
+        office.desk.time = Instant(office.desk.time + s(1))
+        office.send(stream, STATUS)
+        return office.heard(stream)
+
+    assert in_its_own_process(act) == repr([RUNS])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidelog.kernel.instant import Instant, s
+from tidelog.kernel.instant import Instant, ms, s
 from tidelog.node.runtime.process import EventLog
 
 CONNECTIONS_MAX = 64
@@ -26,6 +26,7 @@ LINES_PER_TURN_MAX = 16
 """Of one connection; what else happened comes before its next lines."""
 IDLE = s(10)
 """A connection that asked nothing for this long may have to make room for another one."""
+ACCEPT_PAUSE = ms(100)
 _RECEIVE_BYTES = 16 * 1024
 _CREDENTIALS = struct.Struct("@3i")
 _NO_ROOM = {
@@ -154,6 +155,8 @@ class Service:
         self._is_child = is_child
         self.now = now
         self._turns_away = False
+        self._accepts_at: Instant | None = None
+        """None while the listener is watched."""
         self.connections: set[Connection] = set()
         self._behind: dict[Connection, None] = {}
         """These may have whole lines that nobody has looked at, in this order."""
@@ -182,7 +185,11 @@ class Service:
         self._behind[connection] = None
 
     def look(self) -> None:
-        """Take lines that were received before, a few of each connection."""
+        """Take lines that were received before, a few of each connection; and who could not be
+        accepted for a while, may be now."""
+        if self._accepts_at is not None and self.now() >= self._accepts_at:
+            self._accepts_at = None
+            self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         behind, self._behind = self._behind, {}
         for connection in behind:
             connection.take_lines()
@@ -205,7 +212,8 @@ class Service:
     def close(self) -> None:
         for connection in list(self.connections):
             connection.close()
-        self._selector.unregister(self._listener)
+        if self._accepts_at is None:
+            self._selector.unregister(self._listener)
         self._listener.close()
 
     def close_inherited(self) -> None:
@@ -217,7 +225,11 @@ class Service:
     def _accept(self, _mask: int) -> None:
         try:
             stream, _ = self._listener.accept()
-        except OSError:
+        except BlockingIOError:
+            return
+        except OSError:  # no descriptor is left; to try at once would be all that is done
+            self._selector.unregister(self._listener)
+            self._accepts_at = Instant(self.now() + ACCEPT_PAUSE)
             return
         pid, uid, _ = _CREDENTIALS.unpack(
             stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
