@@ -93,7 +93,7 @@ class Batches:
             )
             for index in range(random.choice((1, 1, 2, 5, 40)))
         ]
-        origin = Origin(flags=random.choice((0, 0, 0, 0, 16, 32, 48)))
+        origin = Origin(flags=random.choice((0, 0, 0, 0, 0, 0, 0, 0, 16, 32, 48)))
         return build_batch(records, codec=random.choice(tuple(Codec)), origin=origin)
 
     def _misled(self, good: bytearray) -> bytearray:

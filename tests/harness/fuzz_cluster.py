@@ -55,7 +55,11 @@ SETTINGS: Final = {
 }
 _TOPICS: Final = {
     "fz-plain": {},
-    "fz-compact": {"cleanup.policy": "compact", "segment.bytes": "65536"},
+    "fz-compact": {
+        "cleanup.policy": "compact",
+        "segment.bytes": "8192",
+        "min.cleanable.dirty.ratio": "0.01",
+    },
     "fz-time": {"message.timestamp.type": "LogAppendTime"},
     "fz-zstd": {"compression.type": "zstd"},
 }
@@ -255,9 +259,25 @@ def make_topics(bootstrap: str) -> Aims:
 def make_aims(bootstrap: str, topics: Mapping[str, bytes]) -> Aims:
     return Aims(
         topics=tuple(topics.items()),
+        led=_led(bootstrap, topics),
         groups=_coordinated(bootstrap, 0, "fz-g"),
         transactions=_coordinated(bootstrap, 1, "fz-x"),
     )
+
+
+def _led(
+    bootstrap: str, topics: Mapping[str, bytes]
+) -> tuple[tuple[tuple[str, bytes, int], ...], ...]:
+    """Partitions by their leader."""
+    with RawClient(bootstrap) as client:
+        asked = [k03.MetadataRequestTopic(name=name) for name in topics]
+        rows = client.ask(k03.API, 12, k03.MetadataRequest(topics=asked)).topics
+    places = [
+        (one.leader_id, (row.name, topics[row.name], one.partition_index))
+        for row in rows
+        for one in row.partitions
+    ]
+    return tuple(tuple(at for who, at in places if who == broker) for broker in range(BROKERS))
 
 
 def _coordinated(bootstrap: str, kind: int, prefix: str) -> tuple[tuple[str, ...], ...]:

@@ -170,6 +170,8 @@ class Aims:
 
     topics: tuple[tuple[str, bytes], ...]
     """Names and ids."""
+    led: tuple[tuple[tuple[str, bytes, int], ...], ...]
+    """The partitions that each broker leads, with their topics' names and ids."""
     groups: tuple[tuple[str, ...], ...]
     """Those that each broker coordinates."""
     transactions: tuple[tuple[str, ...], ...]
@@ -213,9 +215,23 @@ class Values:
             if version in row.versions:
                 setattr(made, row.name, self._value(cls, row, version))
         self._spare_brokers(made)
+        self._lead_there(made)
         if self._random.random() < (0.25 if cls.__name__.startswith("Join") else 0.6):
             self._match(made)
         return made
+
+    def _lead_there(self, made: Any) -> None:
+        """Most of what is asked of a leader's partitions goes to their leader."""
+        drawn, place = self._random.random(), self._random.random()
+        rows = getattr(made, "partition_data", None) or getattr(made, "partitions", None)
+        led = self._aims.led[self.broker]
+        if not rows or not led or drawn > 0.75 or not hasattr(rows[0], "__slots__"):
+            return
+        name, topic_id, partition = _pick(led, place)
+        _set(made, ("name", "topic"), name)
+        _set(made, ("topic_id",), topic_id)
+        for row in rows:
+            _set(row, ("index", "partition", "partition_index"), partition)
 
     def _match(self, made: Any) -> None:
         """Have what names somebody, and the numbers it was given, belong together."""
@@ -367,7 +383,9 @@ class Values:
         if owner in {"CreatableTopic", "DeleteTopicState", "DeleteTopicsRequest"}:
             return _pick(_COME_AND_GO, place)
         if name in _TOPICS or (name == "resource_name" and drawn < 0.7):
-            return _pick(aims.topics, place)[0]
+            # Leaders of all but the last one stay where they are, mostly.
+            moves = owner.startswith("Reassignable") and drawn < 0.9
+            return _pick(aims.topics[-1:] if moves else aims.topics, place)[0]
         return ""
 
     def _other_text(self, owner: str, name: str, place: float, hostile: str) -> str:
