@@ -77,21 +77,30 @@ class Written:
 
     def wrong(self, log: Log) -> Iterator[str]:
         """Where the log's answers differ from those of the list."""
+        yield from self.wrong_reads(log)
+        yield from self.wrong_times(log)
+        yield from self.wrong_largest(log)
+
+    def wrong_reads(self, log: Log) -> Iterator[str]:
         for offset in range(self.end):
             found = read(log, offset)
             expected = next(at for at, _ in self.stamps if at >= offset)
             if found != expected:
                 yield f"offset {offset}: {found}, not {expected}"
+
+    def wrong_times(self, log: Log) -> Iterator[str]:
         for stamp in sorted({stamp + 1 for _, stamp in self.stamps} | {NOW_MS}):
             at = result_of(log.offset_for_timestamp(stamp, log.end))
             naive = next((offset for offset, one in self.stamps if one >= stamp), None)
             if (at and at.offset) != naive:
                 yield f"timestamp {stamp - NOW_MS}: {at}, not {naive}"
+
+    def wrong_largest(self, log: Log) -> Iterator[str]:
         for limit in self.ends[::5]:
-            below = [(-stamp, offset) for offset, stamp in self.stamps if offset < limit]
+            below = min((-stamp, offset) for offset, stamp in self.stamps if offset < limit)
             newest = result_of(log.offset_of_max_timestamp(limit))
-            if newest is None or (-newest.timestamp, newest.offset) != min(below):
-                yield f"largest below {limit}: {newest}, not {min(below)}"
+            if newest is None or (-newest.timestamp, newest.offset) != below:
+                yield f"largest below {limit}: {newest}, not {below}"
 
 
 def read(log: Log, offset: int) -> int | None:

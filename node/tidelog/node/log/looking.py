@@ -4,6 +4,7 @@ A batch of a few KiB can unpack to 64 MiB and to millions of records. So the loo
 (`kernel/steps.py`), and the batches of one request share an allowance.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from tidelog.kernel import limits
@@ -13,6 +14,7 @@ from tidelog.wire.errors import ErrorCode, Rejected, WireError
 from tidelog.wire.records import (
     HEADER_BYTES,
     BatchHeader,
+    Record,
     iterate_plain,
     records_of,
     stamp_max_timestamp,
@@ -122,10 +124,8 @@ def look(
     try:
         plain = yield from unpacked(batch, header, allowance, limits.DECOMPRESSED_BATCH_BYTES_MAX)
         latest, keyless = _NO_TIMESTAMP, list[int]()
-        for index, record in enumerate(iterate_plain(header, plain), 1):
+        for index, record in enumerate(_records(header, plain, counted=keys_needed), 1):
             latest = max(latest, record.timestamp)
-            if keys_needed and record.offset != header.base_offset + index - 1:
-                raise _misplaced(index - 1, record.offset - header.base_offset)
             if record.key is None and keys_needed:
                 keyless.append(index - 1)
                 if len(keyless) >= max(1, allowance.named):
@@ -137,6 +137,17 @@ def look(
     if keyless:
         raise _keyless(keyless, allowance)
     return latest
+
+
+def _records(header: BatchHeader, plain: bytes, *, counted: bool) -> Iterator[Record]:
+    """With `counted` Rejected where their offsets do not count on from one to the next."""
+    if not counted:
+        yield from iterate_plain(header, plain)
+        return
+    for offset, record in enumerate(iterate_plain(header, plain), header.base_offset):
+        if record.offset != offset:
+            raise _misplaced(offset - header.base_offset, record.offset - header.base_offset)
+        yield record
 
 
 def _misplaced(index: int, delta: int) -> Rejected:
