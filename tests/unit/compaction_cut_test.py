@@ -2,18 +2,22 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from random import Random
 from typing import Any
 
 import pytest
 
 from harness.compaction import append, batches_of, compact, records_of
 from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
-from harness.mortal_disk import KilledError, MortalDisk
+from harness.mortal_disk import KilledError, MortalDisk, after_calls
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 
 SETTINGS = LogSettings(compact=True, delete=False, segment_bytes=100_000)
+
+
+WRITTEN = [(offset, key, b"%d" % (1 + offset // 2)) for offset, key in enumerate([b"a", b"b"] * 3)]
 
 
 class Place:
@@ -28,9 +32,9 @@ class Place:
             self.log.roll(NOW_MS)
         flush(self.log)
 
-    def start_again(self, *, power: bool) -> Log:
+    def start_again(self, *, power: bool, rng: Random | None = None) -> Log:
         if power:
-            self.disk.lose_power()
+            self.disk.lose_power(rng)
         else:
             self.disk.kill()
         logs: LogDirectory = open_logs(
@@ -89,6 +93,38 @@ def test_what_a_cut_took_never_comes_back_from_a_pass(
     assert [row for row in rows if row.offset >= end and row.key != b"new"] == []
     assert found.end <= end + 1
     assert power or (b"new", b"4") in [(row.key, row.value) for row in rows]
+
+
+@pytest.mark.parametrize("cut_after", [1, 2], ids=["begun", "taken"])
+@pytest.mark.parametrize("calls", range(16))
+def test_a_power_loss_within_such_a_cut_leaves_one_of_the_histories(
+    calls: int, cut_after: int
+) -> None:
+    for draw in range(20):
+        found = cut_dying(cut_after, calls).start_again(power=True, rng=Random(draw))
+        rows = [(row.offset, row.key, row.value) for row in records_of(found)]
+        assert set(rows) <= set(WRITTEN)
+        last = {key: value for _, key, value in rows}
+        assert len(set(last.values())) <= 1, "both keys are as they were at some moment"
+
+
+def cut_dying(cut_after: int, calls: int) -> Place:
+    """A cut between two steps of a pass, killed after so many calls."""
+    place, steps = Place(), 0
+
+    def on_loop(call: Callable[[], Any]) -> Any:
+        nonlocal steps
+        if steps == cut_after:
+            place.disk.trap = after_calls(calls)
+            place.log.truncate_to(3)
+            raise KilledError
+        steps += 1
+        return call()
+
+    with suppress(KilledError):
+        compact(place.logs, place.log, on_loop=on_loop)
+    place.disk.trap = None
+    return place
 
 
 def test_a_pass_over_a_log_that_was_cut_and_grew_again_is_not_put_in_force() -> None:
