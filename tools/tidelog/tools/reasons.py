@@ -449,11 +449,7 @@ def of_broker(known: Known, broker: int) -> list[Reason]:
     led_elsewhere = [one for one in hosted if one.should_be_led_by(broker)]
     if led_elsewhere:
         found.append(_leads_less(known, broker, led_elsewhere, is_away=away is not None))
-    failing = _not_compacted(known, broker)
-    growing = [one for one in hosted if one.id_and_number in failing]
-    if growing:
-        found.append(_grow(broker, growing))
-    return found
+    return found + _grow(known, broker, hosted)
 
 
 def _sick(known: Known, broker: int) -> Iterator[Reason]:
@@ -475,10 +471,15 @@ def _behind(broker: int, places: Sequence[Place], *, of_all: int, is_away: bool)
     return Reason(Code.NOT_IN_SYNC, sentence, (), broker)
 
 
-def _grow(broker: int, places: Sequence[Place]) -> Reason:
+def _grow(known: Known, broker: int, hosted: Sequence[Place]) -> list[Reason]:
+    """A reason if the compaction of some fails there."""
+    failing = _not_compacted(known, broker)
+    places = [one for one in hosted if one.id_and_number in failing]
+    if not places:
+        return []
     what = f"it does not compact {counted(len(places), 'partition')}, whose log grows"
-    remedies = tuple(f"tidelog why partition {one.word}" for one in places[:1])
-    return Reason(Code.NOT_COMPACTED, f"{what}: {_named(places)}", remedies, broker)
+    remedies = (f"tidelog why partition {places[0].word}",)
+    return [Reason(Code.NOT_COMPACTED, f"{what}: {_named(places)}", remedies, broker)]
 
 
 def _leads_less(known: Known, broker: int, places: Sequence[Place], *, is_away: bool) -> Reason:

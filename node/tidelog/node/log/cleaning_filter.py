@@ -127,14 +127,16 @@ class Filter:
         self, header: BatchHeader, batch: memoryview, columns: Columns, mask: Sequence[bool]
     ) -> Kept | None:
         pieces = [*compress(columns.pieces(), mask)]
-        tombstones = [is_tombstone(piece) for piece in pieces]
-        if True in tombstones and not self.unreadable:
+        if not self.unreadable and any(map(is_tombstone, pieces)):
             if not header.attributes & DELETE_HORIZON_BIT:
                 stamped = self._with_horizon(header, pieces)
-                if stamped is not None:
-                    return stamped
-            elif self._rules.now_ms >= header.base_timestamp:
-                pieces = [piece for piece, gone in zip(pieces, tombstones, strict=True) if not gone]
+                return stamped or self._rest(header, batch, pieces)
+            if self._rules.now_ms >= header.base_timestamp:
+                pieces = [piece for piece in pieces if not is_tombstone(piece)]
+        return self._rest(header, batch, pieces)
+
+    def _rest(self, header: BatchHeader, batch: memoryview, pieces: Sequence[bytes]) -> Kept | None:
+        """The batch with the pieces that are left of it."""
         if len(pieces) == header.record_count:
             return Kept(batch, header)
         if not pieces:
