@@ -27,6 +27,9 @@ GIVEN_BACK = 16
 """Descriptors, where there are too few: more than the threads of a flush open at one time."""
 PERMISSIONS = 0o600
 DIRECTORY_PERMISSIONS = 0o700
+REMOVALS_MAX = 1_000
+"""Attempts to remove a directory in which something still changes; each takes what is there."""
+_CHANGED_MEANWHILE = frozenset({errno.ENOENT, errno.ENOTEMPTY})
 RESTING_MAX = 64
 """Directories at rest that are synced at a time: it must not hold up the syncs of others."""
 
@@ -443,7 +446,7 @@ class DiskDirectory:
     def remove_tree(self, name: str) -> None:
         self._strike(Operation.NAME, name)
         with self.ledger.removing_tree(self.path, name):
-            shutil.rmtree(f"{self.path}/{name}")
+            _remove_tree(f"{self.path}/{name}")
 
     def sync(self) -> None:
         try:
@@ -506,6 +509,18 @@ class NamedFile:
     def sync(self) -> None:
         directory = self._directory
         sync_path(f"{directory.path}/{self._name}", directory.ledger, directory.faults)
+
+
+def _remove_tree(path: str) -> None:
+    """Also while a worker that compacts a deleted log still makes and renames files in it."""
+    for left in reversed(range(REMOVALS_MAX)):
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            if not left or error.errno not in _CHANGED_MEANWHILE or not os.path.isdir(path):
+                raise
+        else:
+            return
 
 
 def make_for_good(path: str) -> None:
