@@ -92,7 +92,7 @@ def test_a_damaged_log_is_told_of_until_it_is_gone_and_the_others_go_on(tmp_path
         assert "its segment from offset 0 on is damaged" in told
         assert "tidelog log verify bad:0 --broker 0" in told
         assert "it does not compact 1 partition" in cluster.command("why", "broker", "0").out
-        assert "1 replicas cannot be compacted" in cluster.done("status").out
+        assert "compaction fails for 1 replica: tidelog why broker ID" in cluster.done("status").out
         sample = 'tidelog_broker_not_compacted_partitions{broker="0"}'
         assert f"{sample} 1" in cluster.done("metrics").out
         assert len(lines(cluster, "compaction_failed", bad)) == 1

@@ -145,3 +145,33 @@ def test_a_pass_over_a_log_that_was_cut_and_grew_again_is_not_put_in_force() -> 
     rows = {row.key: row.value for row in records_of(log)}
     assert rows == {b"a": b"5", b"b": b"5"}
     assert len(records_of(log)) == 6, "nothing was replaced"
+
+
+def test_a_pass_whose_file_was_taken_away_is_not_put_in_force() -> None:
+    place = Place()
+    log = place.log
+
+    def on_loop(call: Callable[[], Any]) -> Any:
+        log.directory.unlink(f"{0:020d}.log.cleaned")
+        return call()
+
+    compact(place.logs, log, on_loop=on_loop)
+    assert len(records_of(log)) == len(WRITTEN)
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_nothing_is_left_of_a_pass_that_retention_overtook(step: int) -> None:
+    place = Place()
+    log, steps = place.log, 0
+
+    def on_loop(call: Callable[[], Any]) -> Any:
+        nonlocal steps
+        if steps == step:
+            log.advance_start(2)
+        steps += 1
+        return call()
+
+    compact(place.logs, log, on_loop=on_loop)
+    names = log.directory.names()
+    assert not [name for name in names if name.endswith((".cleaned", ".swap"))]
+    assert [row.offset for row in records_of(log)] == [2, 3, 4, 5]

@@ -7,6 +7,7 @@ from tidelog.kernel.files import Directory, Syncable
 from tidelog.node.log.segment import Segment
 from tidelog.node.log.swapping import Swap
 from tidelog.wire.log_files import (
+    CLEANED_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
@@ -183,7 +184,8 @@ class SegmentList:
     def begin_swap(self, bases: list[int], size: int) -> Swap | None:
         """Begin to put a compacted segment in the place of those with these bases; None if they
         are not there any more."""
-        if not self._are_sealed(bases):
+        cleaned = file_name(bases[0], LOG_SUFFIX) + CLEANED_SUFFIX
+        if not self._are_sealed(bases) or not self._directory.exists(cleaned):
             return None
         self._swap = Swap(self._directory, self, bases)
         self._swap.begin(size)

@@ -80,11 +80,10 @@ def put_in_force(
     """
     bases = [one.base for one in cleaned.old]
     swap: Swap | None = on_loop(partial(log.begin_swap, bases, cleaned.size, cuts))
-    if swap is None:
+    if swap is not None:
+        log.directory.sync()
+    if swap is None or not on_loop(partial(swap.take, remove_at_ms)):
         discard_unfinished(log.directory)
-        return False
-    log.directory.sync()
-    if not on_loop(partial(swap.take, remove_at_ms)):
         return False
     # The old names must be gone for good before a new file may be called like one of them.
     log.directory.sync()

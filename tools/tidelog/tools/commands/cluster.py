@@ -17,6 +17,7 @@ from tidelog.tools.output import (
     Command,
     Target,
     cluster_options,
+    counted,
     emit_json,
     json_option,
     json_text,
@@ -285,8 +286,8 @@ def status(target: Target, *, as_json: bool) -> None:
     )
     if document["not_compacted"]:
         click.echo(
-            f"compaction {document['not_compacted']} replicas cannot be compacted, and grow "
-            "(tidelog why broker ID names them)"
+            f"compaction fails for {counted(document['not_compacted'], 'replica')}: "
+            "tidelog why broker ID names them"
         )
     for one in sick:
         click.echo(f"faults     broker {one.broker}: {one.sentence} (tidelog chaos heal)")
