@@ -36,8 +36,8 @@ ONE_OF_TWO_DIRECTORIES = "directory"
 TWO_DIRECTORIES_EVERY = 5
 """One history of so many, by its seed: all others are what they were before there were two."""
 ONE_LEFT_DEAD = (0, 5, 7, 8, 9, 11, 12, 13)
-"""Of fifteen histories, those whose seeds leave this rest are first healed without one broker. No
-history that failed once is among them: they must heal as they did then."""
+"""Of fifteen histories, those whose seeds leave this rest are first healed without one broker. The
+ones that failed before this was so are not among them: they must heal as they did then."""
 
 
 class History:

@@ -31,7 +31,7 @@ class SickHistory(History):
         super().__init__(seed, flush_policy=self.sick.choice(["os", "commit", "commit"]))
         self.fell_ill: list[tuple[str, int]] = []
         self.rotten = Random(seed + 5) if seed % 15 in ONE_LEFT_DEAD else None
-        """In some of them replicas find their logs damaged, too. (No history that failed once.)"""
+        """In some of them replicas find their logs damaged, too."""
         self.rotted = 0
 
     def run(self) -> None:

@@ -25,11 +25,12 @@ who slept through an unclean election was taken for its epoch's leader when it w
 began where an unclean leader's did, was cut to nothing below, and never got what the next one had
 before that."""
 
-SICK_ONCE_FAILED = [59, 5012, 5084, 5530, 5860]
+SICK_ONCE_FAILED = [59, 5012, 5084, 5530, 5860, 2262, 3290]
 """A cut whose sync found no room was tried again as if nothing had happened. One that found none
 for the epochs left the high watermark above the log. A segment whose snapshot found none was not
 synced by its name. A full cut that found none left no segment. Who came back without a directory
-was let in before that was heard."""
+was let in before that was heard. A new log got the recovery point of one of its name that was
+deleted right before a kill. A deleted log whose files could not be made left its directory."""
 
 
 @pytest.mark.slow

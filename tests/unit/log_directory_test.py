@@ -1,5 +1,7 @@
 """All logs of a broker: whose they are, making and deleting them, checkpoints."""
 
+import errno
+
 import pytest
 
 from harness.log_batches import (
@@ -226,6 +228,42 @@ def test_a_new_topic_does_not_inherit_the_offsets_of_a_deleted_one(disk: MemoryD
     assert log is not None
     assert (log.start, log.end, log.name.topic_id) == (0, 2, OTHER_ID)
     assert logs.high_watermark("t", 0) == 0
+
+
+def test_a_new_log_does_not_inherit_the_offsets_of_one_deleted_right_before_a_kill(
+    disk: MemoryDisk,
+) -> None:
+    """The checkpoint on disk still has the deleted log. With its recovery point the new log would
+    pass for one that lost what was flushed."""
+    logs = open_logs(disk.directory())
+    filled(logs, batches=50)
+    old = logs.log("t", 0)
+    assert old is not None
+    flush(old)
+    checkpoint = logs.checkpoint({("t", Partition(0)): 100})
+    checkpoint.write()
+    logs.checkpointed(checkpoint)
+    logs.delete("t", 0)
+    logs = open_logs(disk.directory())
+    produce(logs.create("t", 0, TOPIC_ID, SETTINGS), batch(2))
+    logs = open_logs(disk.directory())
+    assert not logs.offline
+    log = logs.log("t", 0)
+    assert log is not None
+    assert (log.start, log.end) == (0, 2)
+
+
+def test_a_deleted_log_whose_files_could_not_be_made_leaves_no_directory(disk: MemoryDisk) -> None:
+    """It would be found beside one that is made later in another log directory."""
+    logs = open_logs(disk.directory())
+    log = logs.create("t", 0, TOPIC_ID, SETTINGS)
+    disk.failing["create"] = errno.ENOSPC
+    with pytest.raises(OSError, match="sick"):
+        produce(log, batch(2))
+    disk.failing.clear()
+    assert disk.directory().exists("t-0")
+    logs.delete("t", 0)
+    assert not disk.directory().exists("t-0")
 
 
 # -- checkpoints

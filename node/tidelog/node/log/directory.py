@@ -166,7 +166,8 @@ class LogDirectory:
         key = topic, Partition(partition)
         log = self._logs.get(key)
         if log is not None:
-            topic_id, has_files = log.name.topic_id, log.has_files
+            # Without files it may have a directory: making the files may have failed.
+            topic_id, has_files = log.name.topic_id, True
         elif key in self.offline:
             topic_id, has_files = ZERO_UUID, self.failure is None
         else:
@@ -369,7 +370,7 @@ class LogDirectory:
     def _note_all(self) -> None:
         """After a start. Of a log that is offline nothing is known but what was read then."""
         there = {*self._logs, *self.offline}
-        self._tables.keep_only(there)
+        self._gone |= self._tables.keep_only(there)  # the files have them still
         self._cleaned = {key: end for key, end in self._cleaned.items() if key in there}
         for key in self.offline:
             for name in (checkpoints.RECOVERY_POINTS, checkpoints.HIGH_WATERMARKS):

@@ -44,10 +44,12 @@ class OffsetTables:
         for name in NAMES:
             self.put(name, key, None)
 
-    def keep_only(self, keys: "set[TopicPartition]") -> None:
-        """Drop the rows of logs that are not there."""
-        for key in {key for table in self._tables.values() for key in table} - keys:
+    def keep_only(self, keys: "set[TopicPartition]") -> "set[TopicPartition]":
+        """Drop the rows of logs that are not there, and say which these were."""
+        dropped = {key for table in self._tables.values() for key in table} - keys
+        for key in dropped:
             self.drop(key)
+        return dropped
 
     def changed(self) -> dict[str, int]:
         """Tables whose files are older, each with its version."""
