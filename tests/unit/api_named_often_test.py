@@ -12,13 +12,16 @@ import pytest
 from harness.group_bench import GroupBench, commit
 from harness.produce_raw import produce_request
 from tidelog.kernel import limits
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import (
     k00_produce,
     k09_offset_fetch,
+    k10_find_coordinator,
     k15_describe_groups,
     k23_offset_for_leader_epoch,
     k61_describe_producers,
+    k65_describe_transactions,
 )
 from tidelog.wire.records import Origin, Record, build_batch
 
@@ -137,3 +140,25 @@ def test_others_have_their_turn_between_many_ends_of_epochs(bench: GroupBench) -
     (frame,) = waits.client.frames()
     (told,) = decode_response(k23_offset_for_leader_epoch.API, 4, memoryview(frame))[1].topics
     assert [(one.error_code, one.end_offset) for one in told.partitions] == [(0, 0)] * len(rows)
+
+
+def test_others_have_their_turn_between_long_names_of_groups(bench: GroupBench) -> None:
+    names = [f"{number}-{'x' * 32_000}" for number in range(5)]
+    bench.aside = []
+    asked = k10_find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=names * 2)
+    waits = bench.start_asking(k10_find_coordinator.API, 4, asked)
+    assert parts_of(bench) == 4
+    (frame,) = waits.client.frames()
+    told = decode_response(k10_find_coordinator.API, 4, memoryview(frame))[1].coordinators
+    assert [(one.key, one.error_code) for one in told] == [(name, 0) for name in names]
+
+
+def test_others_have_their_turn_between_many_transactional_ids(bench: GroupBench) -> None:
+    names = [str(number) for number in range(limits.ROWS_PER_STEP + 1)]
+    bench.aside = []
+    asked = k65_describe_transactions.DescribeTransactionsRequest(transactional_ids=names)
+    waits = bench.start_asking(k65_describe_transactions.API, 0, asked)
+    assert parts_of(bench) == 1
+    (frame,) = waits.client.frames()
+    told = decode_response(k65_describe_transactions.API, 0, memoryview(frame))[1]
+    assert {one.error_code for one in told.transaction_states} == {ErrorCode.NOT_COORDINATOR}

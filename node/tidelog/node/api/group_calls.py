@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from tidelog.kernel import limits
-from tidelog.kernel.instant import Instant
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Parts, Turn, cost_of_name, in_parts
 from tidelog.node.groups.requests import OffsetToCommit
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.errors import ErrorCode
@@ -54,16 +53,20 @@ def ask_groups(
         if len(said) == len(asked) and not call.abandoned:
             call.answer(answer([said[at] for at in range(len(asked))]))
 
-    def ask_from(start: int, now: Instant) -> None:
-        stop = start + limits.ROWS_PER_STEP
-        for at, (group, request) in enumerate(asked[start:stop], start):
-            call.broker.groups.ask(now, group, request, call.later(partial(done, at)))
-        if stop < len(asked) and not call.abandoned:
-            call.broker.later(call.later(partial(ask_from, stop)))  # other clients have their turn
-
     if not asked:
         call.answer(answer([]))
-    ask_from(0, call.now)
+    in_parts(call, _ask_all(call, asked, done))
+
+
+def _ask_all(
+    call: Call, asked: Sequence[tuple[str, object]], done: Callable[[int, Any | Refusal], None]
+) -> Parts:
+    turn = Turn()
+    for at, (group, request) in enumerate(asked):
+        if turn.is_over(cost_of_name(group)):
+            yield None
+        call.broker.groups.ask(call.now, group, request, call.later(partial(done, at)))
+    return None
 
 
 class CommitRow(Protocol):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from tidelog.kernel import limits
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import Offset
 from tidelog.kernel.instant import Instant, ms
@@ -19,7 +18,7 @@ from tidelog.node.api import produce_in_transaction as in_transaction
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
 from tidelog.node.api.leader_hints import hint
-from tidelog.node.api.parts import Parts, go_on, in_parts
+from tidelog.node.api.parts import Parts, Turn, go_on, in_parts
 from tidelog.node.api.produce_aside import (
     Ready,
     Work,
@@ -140,16 +139,14 @@ def _appended(call: Call, request: ProduceRequest, prepared: _Prepared) -> Parts
     """Append all batches of a request, with other clients' requests in between if they are many."""
     pending: list[Pending] = []
     answers: list[TopicProduceResponse] = []
-    done = 0
+    turn = Turn()
     try:
         for topic in request.topic_data:
             rows: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
-                if done == limits.ROWS_PER_STEP:
-                    done = 0
+                if turn.is_over():
                     yield None
                 rows.append(_append(call, topic, data, request.acks, pending, prepared))
-                done += 1
             answers.append(
                 TopicProduceResponse(
                     name=topic.name, topic_id=topic.topic_id, partition_responses=rows

@@ -7,6 +7,7 @@ from tidelog.kernel.ids import NO_LEADER
 from tidelog.node.api import internal_topics
 from tidelog.node.api.call import Call
 from tidelog.node.api.internal_topics import InternalTopic
+from tidelog.node.api.parts import Parts, Turn, cost_of_name, go_on, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.groups.placement import partition_of
 from tidelog.node.metadata.image import BrokerView, MetadataImage
@@ -23,15 +24,15 @@ _TOPICS: Final[Mapping[int, InternalTopic]] = {0: internal_topics.OFFSETS, 1: in
 """By what is looked for."""
 
 
-def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | None:
+def find_coordinator(call: Call, request: FindCoordinatorRequest) -> object | None:
     topic = _TOPICS.get(request.key_type)
     if topic is None or topic.name in call.broker.image.names:
-        return _answer(call, request)
-    internal_topics.create(call, topic, lambda: call.answer(_answer(call, request)))
+        return in_parts(call, _answer(call, request))
+    internal_topics.create(call, topic, lambda: go_on(call, _answer(call, request)))
     return None
 
 
-def _answer(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _answer(call: Call, request: FindCoordinatorRequest) -> Parts:
     if call.version < _BATCHED_VERSION:
         row = _row(call.broker.image, request.key_type, request.key)
         return FindCoordinatorResponse(
@@ -41,10 +42,12 @@ def _answer(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorRespo
             host=row.host,
             port=row.port,
         )
-    keys = dict.fromkeys(request.coordinator_keys)
-    return FindCoordinatorResponse(
-        coordinators=[_row(call.broker.image, request.key_type, key) for key in keys]
-    )
+    turn, rows = Turn(), list[Coordinator]()
+    for key in dict.fromkeys(request.coordinator_keys):
+        if turn.is_over(cost_of_name(key)):
+            yield None
+        rows.append(_row(call.broker.image, request.key_type, key))
+    return FindCoordinatorResponse(coordinators=rows)
 
 
 def _row(image: MetadataImage, key_type: int, key: str) -> Coordinator:

@@ -3,11 +3,10 @@
 Consumers find with it whether what they read was cut off since (KIP-320).
 """
 
-from tidelog.kernel import limits
 from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
-from tidelog.node.api.parts import Parts, in_parts
+from tidelog.node.api.parts import Parts, Turn, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.wire.errors import Rejected
 from tidelog.wire.messages.k23_offset_for_leader_epoch import (
@@ -26,15 +25,13 @@ def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) ->
 
 def _ends(call: Call, request: OffsetForLeaderEpochRequest) -> Parts:
     topics: list[OffsetForLeaderTopicResult] = []
-    done = 0
+    turn = Turn()
     for topic in request.topics:
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=[]))
         for asked in topic.partitions:
-            if done == limits.ROWS_PER_STEP:
-                done = 0
+            if turn.is_over():
                 yield None
             topics[-1].partitions.append(_partition(call, topic.topic, asked))
-            done += 1
     return OffsetForLeaderEpochResponse(topics=topics)
 
 

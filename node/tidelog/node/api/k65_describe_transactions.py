@@ -2,6 +2,7 @@
 
 from tidelog.node.api import transaction_calls
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Parts, Turn, cost_of_name, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k65_describe_transactions import (
@@ -12,11 +13,17 @@ from tidelog.wire.messages.k65_describe_transactions import (
 )
 
 
-def describe_transactions(
-    call: Call, request: DescribeTransactionsRequest
-) -> DescribeTransactionsResponse | None:
+def describe_transactions(call: Call, request: DescribeTransactionsRequest) -> object | None:
+    return in_parts(call, _described(call, request))
+
+
+def _described(call: Call, request: DescribeTransactionsRequest) -> Parts:
     names = list(dict.fromkeys(request.transactional_ids))
-    refused = {name: _refusal_of(call, name) for name in names}
+    turn, refused = Turn(), dict[str, ErrorCode]()
+    for name in names:
+        if turn.is_over(cost_of_name(name)):
+            yield None
+        refused[name] = _refusal_of(call, name)
     mine = [name for name in names if refused[name] is ErrorCode.NONE]
 
     def answer(said: DescribeTransactionsResponse | ErrorCode) -> DescribeTransactionsResponse:

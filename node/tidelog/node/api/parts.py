@@ -9,6 +9,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from tidelog.kernel import limits
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.steps import Steps
 from tidelog.node.api.call import Call
@@ -20,6 +21,30 @@ _T = TypeVar("_T")
 Parting = Generator[Steps[Any] | None, Any, _T]
 """Some of the parts of a request."""
 Parts = Parting[object]
+
+
+class Turn:
+    """How much of a request is done before other clients have their turn."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = limits.ROWS_PER_STEP
+
+    def is_over(self, cost: int = 1) -> bool:
+        """Asked before each row; where it is, the next turn begins."""
+        is_over = self._left <= 0
+        if is_over:
+            self._left = limits.ROWS_PER_STEP
+        self._left -= cost
+        return is_over
+
+
+def cost_of_name(name: str) -> int:
+    """In rows, of finding the partition of a group or a transactional id: its name is hashed in
+    Python, character by character, and may be long.
+    """
+    return 1 + len(name) // 64
 
 
 def in_parts(call: Call, parts: Parts) -> object | None:
