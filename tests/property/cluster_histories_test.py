@@ -25,6 +25,10 @@ who slept through an unclean election was taken for its epoch's leader when it w
 began where an unclean leader's did, was cut to nothing below, and never got what the next one had
 before that."""
 
+DARK_ONCE_FAILED = [7_002_557, 7_005_549]
+"""Replicas under `commit` whose logs began again at the leader's start never vouched for it, for
+nothing asked for a flush: no follower came in sync until something was appended."""
+
 SICK_ONCE_FAILED = [59, 5012, 5084, 5530, 5860, 2262, 3290]
 """A cut whose sync found no room was tried again as if nothing had happened. One that found none
 for the epochs left the high watermark above the log. A segment whose snapshot found none was not
@@ -95,6 +99,11 @@ def test_a_sick_history_that_failed_once_is_well(seed: int) -> None:
 @pytest.mark.parametrize("seed", ONCE_FAILED)
 def test_a_history_that_failed_once_is_well(seed: int) -> None:
     History(seed).run()
+
+
+@pytest.mark.parametrize("seed", DARK_ONCE_FAILED)
+def test_a_history_with_power_losses_that_failed_once_is_well(seed: int) -> None:
+    PowerHistory(seed).run()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -101,6 +101,21 @@ def test_a_log_that_another_flush_has_is_in_no_round() -> None:
     assert work.logs == ((log, 4),)
 
 
+def test_a_log_that_begins_again_elsewhere_is_flushed_up_to_there() -> None:
+    """Its replica vouches for what is flushed. Nothing may ever be appended to ask for a flush: the
+    leader of an empty log may lack in-sync replicas for that."""
+    life = Life(COMMIT)
+    produce(life.log, batch(2))
+    flush(life.log)
+    rounds = life.logs.rounds
+    rounds.forget_all()
+    life.log.truncate_fully_and_start_at(10)
+    work = rounds.begin(NOW)
+    assert work is not None
+    assert rounds.ended(NOW) == [life.log]
+    assert life.log.recovery_point == 10
+
+
 @pytest.mark.parametrize("target", [9, 20, 33])
 def test_a_cut_leaves_no_index_entry_of_what_was_cut(target: int) -> None:
     """Else the indexes would be made again, or times be looked for behind the log's end."""

@@ -18,6 +18,7 @@ from tidelog.node.log.contracts import Appended, FileSlice, LogKeeper, LogName
 from tidelog.node.log.dirty import Dirty
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.log.epochs import EpochCache
+from tidelog.node.log.flush_policy import OS
 from tidelog.node.log.lookup import LogRange, Search, first_at_or_after, largest, slice_of
 from tidelog.node.log.marks import ClosedLog
 from tidelog.node.log.producers import Producers
@@ -518,6 +519,8 @@ class Log:
         self._after_cut(segments)
         if later:  # else a kill would make records that nobody has into missing ones
             self._keeper.checkpoint_first()
+        if self.settings.flush is not OS:
+            self.dirty.ask(Instant(0))  # nobody vouches for the new start before it is flushed
 
     def _lower_recovery_point(self, end: int) -> None:
         """Before the files shrink: else a start would miss what was flushed once."""
