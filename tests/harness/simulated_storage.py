@@ -205,6 +205,9 @@ class SimulatedStorage:
     def close_clean(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         for one in self.logs.working:
             try:
+                for log in one:
+                    if log.owes_flush:
+                        flush(log)
                 one.close_clean(high_watermarks)
             except OSError as failure:
                 one.fail(failure)

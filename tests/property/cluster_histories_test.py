@@ -25,9 +25,10 @@ who slept through an unclean election was taken for its epoch's leader when it w
 began where an unclean leader's did, was cut to nothing below, and never got what the next one had
 before that."""
 
-DARK_ONCE_FAILED = [7_002_557, 7_005_549]
+DARK_ONCE_FAILED = [7_002_557, 7_005_549, 7_000_005]
 """Replicas under `commit` whose logs began again at the leader's start never vouched for it, for
-nothing asked for a flush: no follower came in sync until something was appended."""
+nothing asked for a flush: no follower came in sync until something was appended. The last: a broker
+that was stopped before its limit of time had passed lost power while it was down."""
 
 SICK_ONCE_FAILED = [59, 5012, 5084, 5530, 5860, 2262, 3290]
 """A cut whose sync found no room was tried again as if nothing had happened. One that found none

@@ -10,6 +10,7 @@ import pytest
 from harness.log_batches import TOPIC_ID, batch, open_logs, produce
 from tidelog.kernel.ids import Partition
 from tidelog.node.log.directory import Checkpoint
+from tidelog.node.log.flush_policy import OS, FlushRules
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime import flusher as flusher_module
@@ -146,3 +147,26 @@ def test_a_checkpoint_without_descriptors_is_written_when_there_are_some(
 
     asyncio.run(run())
     assert [error.errno for error in told] == [errno.EMFILE] * 2
+
+
+@pytest.mark.parametrize(
+    ("rules", "flushed"),
+    [(OS, 0), (FlushRules(interval_ms=60_000), 10), (FlushRules(messages=100), 10)],
+)
+def test_a_stop_flushes_what_a_policy_bounds(
+    tmp_path: Path, rules: FlushRules, flushed: int
+) -> None:
+    """Nobody flushes it while the broker is down, and power may go meanwhile."""
+
+    async def run() -> None:
+        logs = open_logs(open_disk(str(tmp_path)), settings=LogSettings())
+        settings = LogSettings(flush=rules)
+        produce(logs.create("t", 0, TOPIC_ID, settings), batch(10))
+        done = asyncio.Event()
+        flusher = Flusher(asyncio.get_running_loop(), logs, fail, fail)
+        flusher.close(dict, sync=False, done=done.set)
+        await done.wait()
+
+    asyncio.run(run())
+    content = (tmp_path / checkpoints.RECOVERY_POINTS).read_bytes()
+    assert checkpoints.decode_offsets(content, place="points")["t", Partition(0)] == flushed

@@ -442,6 +442,12 @@ class Log:
 
     # -- flush
 
+    @property
+    def owes_flush(self) -> bool:
+        """Whether its policy bounds what may be unflushed, and something is."""
+        is_used = self._closed is None and self.has_files
+        return is_used and self.settings.flush is not OS and self.recovery_point < self.end
+
     def look_for_flush(self, now: Instant) -> None:
         """After a round with it: ask for the next one if need be."""
         self.dirty.look(now, self.end, self.settings.flush)

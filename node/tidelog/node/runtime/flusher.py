@@ -96,7 +96,8 @@ class Flusher:
     def close(
         self, high_watermarks: Callable[[], HighWatermarks], *, sync: bool, done: Callable[[], None]
     ) -> None:
-        """Once the round under way is over: flush all if asked, close every log, leave the mark."""
+        """Once the round under way is over: flush all if asked, else what a flush policy bounds;
+        close every log, leave the mark."""
 
         def finish() -> None:
             if not self._abandoned:
@@ -111,15 +112,20 @@ class Flusher:
                 done()
                 return
             self._after = finish
-            self._begin(self._collect(None, everything=sync))
+            self._begin(self._collect(None, everything=sync, is_last=True))
 
         if self._under_way:
             self._after = last_round
         else:
             last_round()
 
-    def _collect(self, high_watermarks: HighWatermarks | None, *, everything: bool) -> _Round:
-        wanted = [(log, log.end) for log in self._logs] if everything else self._sealed()
+    def _collect(
+        self, high_watermarks: HighWatermarks | None, *, everything: bool, is_last: bool = False
+    ) -> _Round:
+        wanted = dict(self._sealed())
+        if everything or is_last:
+            # Whoever is stopped for a while cannot keep to a limit of time or of records.
+            wanted |= {log: log.end for log in self._logs if everything or log.owes_flush}
         checkpoint = None
         if high_watermarks is not None:
             checkpoint = self._logs.checkpoint(high_watermarks)
@@ -128,7 +134,7 @@ class Flusher:
         return _Round(
             flushes=tuple(
                 (log, upto, (*log.dirty_files(upto), *(log.settle() if everything else ())))
-                for log, upto in wanted
+                for log, upto in wanted.items()
             ),
             removals=tuple(self._logs.take_removals()),
             checkpoint=checkpoint,
