@@ -308,3 +308,16 @@ def test_a_leader_goes_on_behind_a_gap() -> None:
     replica.kill()
     assert replica.restart().end == 12
     assert replica.logs.last_stop is LastStop.KILLED
+
+
+def test_a_compacted_segment_with_a_wrong_offset_takes_no_other_segment_along() -> None:
+    """A start removes what a finished pass of compaction replaced, up to the new segment's end."""
+    replica = Replica()
+    replica.take(*range(0, 20, 2))
+    replica.kill()
+    segments = replica.segments()
+    content = bytes(replica.content(0))
+    swap = replica.place.open(f"{0:020d}.log.swap")
+    swap.append((content[:SIZE] + (1 << 20).to_bytes(8, "big") + content[SIZE + 8 :],))
+    assert "instead of" in replica.refusal()
+    assert replica.segments() == segments

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Directory
 from tidelog.node.log.scan import Scan
 from tidelog.node.log.segments import remove_segment
@@ -123,10 +124,14 @@ def _rename_all(directory: Directory, base: int) -> None:
 
 
 def _end_of(directory: Directory, base: int) -> int:
-    """Behind its last batch."""
+    """Behind its last batch; CorruptError where it does not hold together. All segments below that
+    offset are removed, so a wrong one must not be believed."""
     file = directory.open_existing(file_name(base, LOG_SUFFIX) + SWAP_SUFFIX)
     scan = Scan(file, position=0, end=file.size, next_offset=base).headers_only()
     for _ in scan:
         pass
+    place = f"{directory.path}/{file.name}"
     file.close()
+    if scan.reason is not None:
+        raise CorruptError(file=place, position=scan.position, reason=scan.reason)
     return scan.next_offset
