@@ -356,7 +356,7 @@ class Values:
 
     def _hostile_text(self) -> str:
         random = self._random
-        return random.choice(LONG_TEXTS if random.random() < 0.15 else TEXTS)
+        return random.choice(LONG_TEXTS if random.random() < 0.35 else TEXTS)
 
     def _text(self, owner: str, name: str) -> str:
         drawn, place = self._random.random(), self._random.random()
