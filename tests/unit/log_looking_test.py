@@ -40,6 +40,12 @@ def batch_of_tiny(count: int, *, codec: Codec = Codec.NONE) -> memoryview:
     return memoryview(batch)
 
 
+def batch_of_counted(count: int, *, codec: Codec = Codec.NONE) -> memoryview:
+    """The same, with offset deltas as they should be."""
+    records = [Record(at, NOW_MS, b"", None) for at in range(count)]
+    return memoryview(build_batch(records, codec=codec))
+
+
 def without_timestamp(*timestamps: int, codec: Codec = Codec.NONE) -> memoryview:
     """A batch of records with these timestamps whose header says nothing of the largest."""
     records = [Record(at, stamp, b"k", b"v") for at, stamp in enumerate(timestamps)]
@@ -95,7 +101,7 @@ def test_the_batches_of_one_request_share_what_is_looked_at() -> None:
 
 def test_the_batches_of_one_request_share_the_bytes_that_are_unpacked() -> None:
     allowance = Allowance()
-    view = batch_of_tiny(2_000_000 // len(TINY_KEYED), codec=Codec.ZSTD)
+    view = batch_of_counted(2_000_000 // len(TINY_KEYED), codec=Codec.ZSTD)
     allowance.unpacked_bytes = limits.UNPACKED_BYTES_LIGHT
     at_once(validate_in_steps(view, COMPACTED, NOW_MS, allowance))
     assert allowance.unpacked_bytes < limits.UNPACKED_BYTES_LIGHT - 1_900_000
@@ -109,14 +115,14 @@ def test_the_batches_of_one_request_share_the_bytes_that_are_unpacked() -> None:
 def test_many_records_are_looked_at_in_short_steps(codec: Codec) -> None:
     count = 3 * limits.RECORDS_PER_STEP
     found, header = paces(
-        validate_in_steps(batch_of_tiny(count, codec=codec), COMPACTED, NOW_MS, Allowance())
+        validate_in_steps(batch_of_counted(count, codec=codec), COMPACTED, NOW_MS, Allowance())
     )
     assert header.record_count == count
     assert found == [Pace.GO_ON] * 3
 
 
 def test_a_batch_of_very_many_records_goes_where_it_holds_up_no_ordinary_one() -> None:
-    view = batch_of_tiny(limits.RECORDS_LIGHT + 1, codec=Codec.LZ4)
+    view = batch_of_counted(limits.RECORDS_LIGHT + 1, codec=Codec.LZ4)
     found, _ = paces(validate_in_steps(view, COMPACTED, NOW_MS, Allowance()))
     assert found[0] is Pace.HEAVY
     assert set(found[1:]) == {Pace.GO_ON}
