@@ -205,8 +205,10 @@ class HandlerBench:
         self.aside: list[Callable[[], None]] | None = None
         """Where a test collects long work to do it later; None: it is done at once."""
         self.link, self.storage = FakeLink(), FakeStorage()
-        self.transactions = FakeTransactions(lambda: self.now)
-        self.image = MetadataImage(noting=True)
+        self.transactions, self.image = (
+            FakeTransactions(lambda: self.now),
+            MetadataImage(noting=True),
+        )
         replicas, waiting = Replicas(), Waiting(self.alarms.append)
         self.configs = BrokerSettings(ME, _named(settings))
         self.logs = _logs(directory)
