@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.brokers import FakeClient, HandlerBench
+from harness.brokers import FakeClient, HandlerBench, led_here
 from harness.produce_raw import produce_request
 from tidelog.kernel import limits
 from tidelog.kernel.ids import Partition
@@ -17,13 +17,14 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import k00_produce
 from tidelog.wire.messages.k00_produce import ProduceRequest
-from tidelog.wire.metadata_records import ConfigChanged, ResourceKind
+from tidelog.wire.metadata_records import ConfigChanged, PartitionChanged, ResourceKind
 from tidelog.wire.records import (
     Record,
     build_batch,
     check_crc,
     iterate_batches,
     iterate_records,
+    place_batch,
     seal,
 )
 
@@ -279,3 +280,29 @@ def test_of_many_batches_no_more_are_appended_for_a_client_that_is_gone(
     do_all(bench)
     assert log_of(bench, "plain").end == limits.ROWS_PER_STEP
     assert bench.broker.received.used == 0
+
+
+def test_batches_are_not_acknowledged_if_another_broker_led_in_between(
+    bench: HandlerBench,
+) -> None:
+    """This broker followed for a while, so its log may hold another one's records at the same
+    offsets."""
+    client = FakeClient()
+    count = limits.ROWS_PER_STEP + 1
+    bench.begin(client, k00_produce.API, 9, wide_request(count))
+    assert bench.aside is not None
+    bench.aside.pop(0)()
+    topic_id, log = bench.broker.image.names["plain"].id, log_of(bench, "plain")
+    bench.lose_leader(topic_id)
+    log.truncate_to(0)
+    for offset in range(count):
+        batch = bytearray(PLAIN)
+        place_batch(memoryview(batch), 0, base_offset=offset, leader_epoch=1)
+        log.append_as_follower(bench.now, NOW_MS, memoryview(batch))
+    again = led_here(leader_epoch=2, partition_epoch=2)
+    bench.replay(PartitionChanged(topic_id, Partition(0), again))
+    do_all(bench)
+    (frame,) = client.frames()
+    answer = decode_response(k00_produce.API, 9, memoryview(frame))[1]
+    codes = [row.error_code for row in answer.responses[0].partition_responses]
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * (count - 1) + [ErrorCode.NONE]

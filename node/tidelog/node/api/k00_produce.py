@@ -69,6 +69,13 @@ class Pending(NamedTuple):
     """The offset behind it."""
     alone: bool = False
     """It need be on this replica only."""
+    leader: Leader | None = None
+    """Under which it was appended."""
+
+    @property
+    def was_led_all_along(self) -> bool:
+        """Whether this replica certainly did not follow since the append."""
+        return self.replica.leader is self.leader
 
     @property
     def is_done(self) -> bool:
@@ -154,7 +161,20 @@ def _appended(call: Call, request: ProduceRequest, prepared: _Prepared) -> Parts
             )
     finally:
         release_records(call)
-    return finish(call, request.acks, request.timeout_ms, answers, pending)
+    still_led = _still_led(pending)
+    return finish(call, request.acks, request.timeout_ms, answers, still_led)
+
+
+def _still_led(pending: Sequence[Pending]) -> list[Pending]:
+    """Refuse batches of earlier parts if this replica may have followed since they were appended:
+    nobody was woken then, and its log may hold another leader's records at their offsets."""
+    still_led: list[Pending] = []
+    for item in pending:
+        if item.was_led_all_along:
+            still_led.append(item)
+        else:
+            _fail(item.row, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return still_led
 
 
 def finish(
@@ -230,7 +250,8 @@ def _take(
             in_transaction.admit(call, replica, leader, header, claims.get(id(data)))
     appended = append(broker, call.now, call.now_ms, replica, leader, records, header)
     end = Offset(appended.last_offset + 1)
-    return Pending(replica, row_of(data.index, appended), end, alone=acks != ACKS_ALL)
+    row = row_of(data.index, appended)
+    return Pending(replica, row, end, alone=acks != ACKS_ALL, leader=leader)
 
 
 def append(  # noqa: PLR0913, PLR0917 -- called for each batch, from two places
