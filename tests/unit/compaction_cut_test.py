@@ -1,5 +1,6 @@
 """A compacted log whose end is cut off: below a hole, and while a pass puts its work in force."""
 
+import errno
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
@@ -157,6 +158,38 @@ def test_a_pass_whose_file_was_taken_away_is_not_put_in_force() -> None:
 
     compact(place.logs, log, on_loop=on_loop)
     assert len(records_of(log)) == len(WRITTEN)
+
+
+@pytest.mark.parametrize("steps_done", [1, 2], ids=["begun", "taken"])
+def test_the_next_pass_ends_what_a_lack_of_descriptors_interrupted(
+    monkeypatch: pytest.MonkeyPatch, steps_done: int
+) -> None:
+    """The compacted segment may be in use under its `.swap` name, which a pass removes."""
+    place, steps = Place(), 0
+    log = place.log
+
+    def no_descriptor() -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    def on_loop(call: Callable[[], Any]) -> Any:
+        nonlocal steps
+        steps += 1
+        result = call()
+        if steps == steps_done:
+            monkeypatch.setattr(log.directory, "sync", no_descriptor)
+        return result
+
+    with pytest.raises(OSError, match="too many open files"):
+        compact(place.logs, log, on_loop=on_loop)
+    monkeypatch.undo()
+    append(log, [(b"c", b"1")])
+    log.roll(NOW_MS)
+    flush(log)
+    compact(place.logs, log)
+    last = {row.key: row.value for row in records_of(log)}
+    assert last == {b"a": b"3", b"b": b"3", b"c": b"1"}
+    log.truncate_to(5)
+    place.start_again(power=False)
 
 
 @pytest.mark.parametrize("step", [0, 1])

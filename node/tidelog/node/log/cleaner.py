@@ -30,9 +30,14 @@ class Candidate(Struct, frozen=True):
 
 
 def candidate(log: Log, cleaned: int | None, high_watermark: int, now_ms: int) -> Candidate | None:
-    """What compaction would find in a log; None where that is nothing."""
+    """What compaction would find in a log; None where that is nothing. No pass is under way.
+
+    A pass that the system had no descriptor for may have left its segment half put in force, in use
+    under the name of an unfinished one: the next pass would remove it, so that is ended first.
+    """
     if not log.settings.compact or not log.has_sealed:
         return None
+    log.settle_swap()
     segments = log.segments
     dirty_start = _dirty_start(log, cleaned)
     stable = min(log.last_stable_offset(high_watermark), log.recovery_point)

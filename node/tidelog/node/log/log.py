@@ -440,6 +440,11 @@ class Log:
             return None
         return self._segments.begin_swap(bases, size)
 
+    def settle_swap(self) -> None:
+        """End what a pass left that could not put its segment in force. Not while one does."""
+        if self._segments is not None:
+            self._segments.settle_swap()
+
     # -- flush
 
     @property
