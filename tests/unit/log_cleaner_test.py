@@ -1,11 +1,15 @@
 """What compaction keeps, record by record, and when it finds a log worth its while."""
 
+import errno
+from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 
 from harness.compaction import (
     MAP_BYTES,
+    aborted_of,
     append,
     append_marker,
     batches_of,
@@ -162,6 +166,33 @@ def test_what_was_aborted_goes_and_its_marker_a_time_later() -> None:
     # Its data goes, then its horizon is set, and has not passed; then it has.
     assert [3 in offsets for offsets in kept] == [True, True, True, False]
     assert 2 not in kept[0]
+
+
+def test_a_full_disk_does_not_stop_a_segment_that_is_put_in_force(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It needs no room any more: the checksum of its index can be missing."""
+    place = Place(delete_retention_ms=DAY_MS)
+    append(place.log, [(b"a", b"aborted")], origin=Origin(7, 0, 0, TRANSACTIONAL_BIT))
+    append_marker(place.log, 7, commit=False)
+    place.seal([(b"z", b"1")], [(b"z", b"2")])
+    directory = place.log.directory
+
+    def full(name: str, _content: bytes, **_: bool) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device", name)
+
+    put_aside = []
+
+    def on_loop(call: Callable[[], Any]) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(directory, "replace", full)
+            put_aside.append(call())
+        return put_aside[-1]
+
+    compact(place.logs, place.log, on_loop=on_loop)
+    assert len(put_aside) == 3, "it was begun, taken and finished"
+    assert place.rows() == [(3, b"z", b"2")]
+    assert [one.producer_id for one in aborted_of(place.log)] == [7]
 
 
 def test_marker_outlives_data() -> None:

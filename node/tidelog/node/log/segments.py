@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from tidelog.kernel.files import Directory, Syncable
 from tidelog.node.log.segment import Segment
@@ -215,7 +216,8 @@ class SegmentList:
         old = self._segments[at:until]
         end = self._bases[until]
         new = Segment(self._directory, bases[0], end=end, size=size, suffix=SWAP_SUFFIX)
-        new.aborted.seal_as_it_is()
+        with suppress(OSError):  # for lack of room or descriptors: without it the index is believed
+            new.aborted.seal_as_it_is()
         for segment in old:
             if segment in self._loaded:
                 self._loaded.remove(segment)
