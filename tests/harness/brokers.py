@@ -145,6 +145,8 @@ class FakeTransactions:
         self.done: list[Callable[[bytes | ErrorCode], None]] = []
         self.forgotten: list[int] = []
         """Calls that nobody waits for any more."""
+        self.says_at_once: ErrorCode | None = None
+        """What is answered to a call before `forward` returns, as where too many are under way."""
 
     def forward(
         self,
@@ -158,6 +160,8 @@ class FakeTransactions:
         number = len(self.forwarded)
         self.forwarded.append((int.from_bytes(frame[:2], "big"), frame))
         self.done.append(lambda answer: done(self._clock(), answer))
+        if self.says_at_once is not None:
+            done(self._clock(), self.says_at_once)
         return lambda: self.forgotten.append(number)
 
 

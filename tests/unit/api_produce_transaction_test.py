@@ -384,3 +384,28 @@ def test_a_question_that_two_coordinators_died_with_is_not_sent_to_a_third(
     assert len(bench.transactions.forwarded) == 2
     assert ended(asked.answer()) is ErrorCode.NOT_ENOUGH_REPLICAS
     begun(bench)
+
+
+@pytest.mark.parametrize("compression", ["producer", "zstd"])
+def test_a_question_that_is_refused_at_once_leaves_nothing_of_its_request_in_memory(
+    tmp_path: Path, compression: str
+) -> None:
+    bench = HandlerBench(tmp_path / "log0")
+    bench.topic("t", compression_type=compression)
+    bench.transactions.says_at_once = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    asked = start_producing(bench, ("t", 0, transactional()))
+    assert ended(asked.answer()) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert bench.broker.received.used == 0
+
+
+def test_a_fault_behind_the_word_leaves_nothing_of_the_request_in_memory(
+    bench: HandlerBench,
+) -> None:
+    start_producing(bench, ("t", 0, transactional()))
+    assert bench.broker.received.used > 0
+    replica = bench.broker.replicas.get(("t", Partition(0)))
+    assert replica is not None
+    del replica.rules
+    answer(bench)
+    assert bench.faults
+    assert bench.broker.received.used == 0

@@ -87,8 +87,20 @@ class Call:
 
         return guarded
 
+    def keep(self, count: int) -> None:
+        """So many bytes of the request are copied, until it is done."""
+        self.kept_bytes += count
+        self.broker.received.keep(count)
+
+    def let_go(self) -> None:
+        """What was copied is needed no more."""
+        if self.kept_bytes:
+            count, self.kept_bytes = self.kept_bytes, 0
+            self.broker.received.release(count)
+
     def fail(self, fault: Exception) -> None:
         """End the connection: a fault of ours kept this request from its answer."""
+        self.let_go()
         reason = f"{self.api} v{self.version} failed: {fault_text(fault)}"
         self.broker.on_fault(reason)
         self.client.close(reason)

@@ -27,7 +27,6 @@ from tidelog.node.api.produce_aside import (
     keep_records,
     long_work,
     make_ready,
-    release_records,
 )
 from tidelog.node.api.produce_in_transaction import Claims
 from tidelog.node.api.registry import NO_ANSWER, Route
@@ -116,7 +115,6 @@ def produce(call: Call, request: ProduceRequest) -> object | None:
     if request.transactional_id is not None and in_transaction.ask_first(
         call, request, partial(_checked_in, call, request)
     ):
-        keep_records(call, request)
         return None
     work = long_work(call, request)
     if work or is_wide(request):
@@ -160,7 +158,7 @@ def _appended(call: Call, request: ProduceRequest, prepared: _Prepared) -> Parts
                 )
             )
     finally:
-        release_records(call)
+        call.let_go()
     still_led = _still_led(pending)
     return finish(call, request.acks, request.timeout_ms, answers, still_led)
 

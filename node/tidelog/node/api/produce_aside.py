@@ -87,14 +87,7 @@ def keep_records(call: Call, request: ProduceRequest) -> None:
             end = at + len(data.records)
             kept[at:end] = data.records
             data.records, at = kept[at:end], end
-    call.kept_bytes = len(kept) + _ROW_BYTES * len(rows)
-    call.broker.received.keep(call.kept_bytes)
-
-
-def release_records(call: Call) -> None:
-    """They are appended or refused in this turn."""
-    call.broker.received.release(call.kept_bytes)
-    call.kept_bytes = 0
+    call.keep(len(kept) + _ROW_BYTES * len(rows))
 
 
 def _cost(records: memoryview, rules: BatchRules) -> int | None:

@@ -11,6 +11,7 @@ from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions, transaction_gate
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
+from tidelog.node.api.produce_aside import keep_records
 from tidelog.node.api.transaction_gate import Asked, First
 from tidelog.node.log.log import Log
 from tidelog.node.replica.leader import Leader
@@ -75,13 +76,15 @@ def fault(request: ProduceRequest, version: int) -> ErrorCode | None:
 def ask_first(
     call: Call, request: ProduceRequest, go_on: Callable[[Instant, Claims], None]
 ) -> bool:
-    """Whether the coordinator has to be asked: then it is, and `go_on` is called with its word."""
+    """Whether the coordinator has to be asked: then it is, and `go_on` is called with its word,
+    before this returns where it cannot be asked now."""
     rows = _rows(request, call.version)
     asked = {id(row.data): one for row in rows if (one := _needed(call, row)) is not None}
     if not asked:
         return False
     assert request.transactional_id is not None, "refused before"
     call.hold()
+    keep_records(call, request)
     told = partial(_told, call.version, asked, go_on)
     transaction_gate.ask(call, request.transactional_id, list(asked.values()), told)
     return True
