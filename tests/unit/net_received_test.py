@@ -185,6 +185,15 @@ def test_who_leaves_while_waiting_is_forgotten() -> None:
     assert received.used == stays.account.held
 
 
+def test_whose_request_is_complete_without_more_memory_waits_no_more() -> None:
+    received, peers = crowd()
+    idle, busy = waiting(received, ORDINARY), waiting(received, ORDINARY)
+    assert idle.account.watched, "its connection tells when the request is complete"
+    idle.account.completed()
+    peers[-2].account.completed()
+    assert (idle.granted, busy.granted) == (0, 1), "it would be favoured and never send more"
+
+
 def test_copies_of_requests_count_and_nobody_is_favoured_on_top_of_them() -> None:
     received = ReceivedBytes(LIMIT)
     received.keep(LIMIT)

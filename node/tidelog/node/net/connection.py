@@ -221,6 +221,7 @@ class Connection:
                 self._held = None
                 if self.account.watched:
                     self.account.completed()
+                    self._starved = False  # it waits no more; it asks again where it must
                 self._parts.stats.requests += 1
                 self.has_asked = True
                 begin(self, frame, now)

@@ -78,7 +78,8 @@ class Account:
             self._received.give_back(self, less)
 
     def completed(self) -> None:
-        """A request is complete: it stalls no more, and is favoured no more."""
+        """A request is complete: it stalls no more, is favoured no more and waits no more. Where
+        more has come behind it, that asks anew."""
         self.since = None
         self.watched = False
         self._received.completed(self)
@@ -158,7 +159,7 @@ class ReceivedBytes:
         if self._ordinary.favoured is who:
             self._ordinary.favoured = None  # it is no ordinary one
         was_scarce = self.is_scarce
-        who.line = line
+        who.line, who.watched = line, True
         line.waiting.append((who, more))
         if not was_scarce:
             self._reclaim()
@@ -180,12 +181,15 @@ class ReceivedBytes:
         self._serve()
 
     def completed(self, who: Account) -> None:
-        for line in (self._ordinary, self._large):
-            if line.favoured is who:
-                line.favoured = None
-                self._serve()
+        self._forget(who)
+        self._serve()
 
     def leave(self, who: Account) -> None:
+        self._forget(who)
+        self.give_back(who, who.held)
+
+    def _forget(self, who: Account) -> None:
+        """It waits no more, and is not favoured."""
         for line in (self._ordinary, self._large):
             if line.favoured is who:
                 line.favoured = None
@@ -193,7 +197,6 @@ class ReceivedBytes:
             line = who.line
             line.waiting = deque(one for one in line.waiting if one[0] is not who)
             who.line = None
-        self.give_back(who, who.held)
 
     def _serve(self) -> None:
         for line in (self._ordinary, self._large):
