@@ -19,6 +19,7 @@ import pytest
 from harness.cluster import until
 from harness.other_user import as_other_user, needs_root
 from tidelog.kernel.failures import CannotStartError
+from tidelog.node.runtime.lives import Verdict
 from tidelog.tools.supervisor import leftovers, proc
 from tidelog.tools.supervisor.folder import (
     Cluster,
@@ -273,6 +274,33 @@ def test_a_run_is_told_from_garbage(tmp_path: Path) -> None:
     (tmp_path / "moved").rename(tmp_path / "data")
     folder.forget_run()
     assert run_in(tmp_path / "data") is None
+    folder.let_go()
+
+
+def test_a_run_of_an_earlier_version_is_found_in_its_own_folder_only(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    folder = DataFolder.claim(data, "default")
+    said = {
+        "run_id": "0011aabb",
+        "pid": os.getpid(),
+        "cluster": "default",
+        "runtime_dir": str(tmp_path / "tidelog-0011aabb"),
+        "data_dir": str(data),
+        "bootstrap": "127.0.0.1:1",
+    }
+    (data / "run.json").write_text(json.dumps(said))
+    run = run_in(data)
+    assert run is not None
+    assert run.folder == folder.identity
+    assert run.verdict() is Verdict.UNKNOWN, "a process has this number"
+    shutil.copytree(data, tmp_path / "copy")
+    assert run_in(tmp_path / "copy") is None
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    (data / "run.json").write_text(json.dumps({**said, "pid": gone.pid}))
+    dead = run_in(data)
+    assert dead is not None
+    assert dead.verdict() is Verdict.DEAD, "and nobody has the lock"
     folder.let_go()
 
 

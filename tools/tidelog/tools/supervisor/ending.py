@@ -92,7 +92,7 @@ def end_rest(folder: Path, *, force: bool) -> list[int]:
         return killed
     if run_in(folder) == run and supervisor_in(folder) is None:
         forget_run(folder)
-    if life is not None and life.verdict() is Verdict.DEAD:
+    if run.verdict() is Verdict.DEAD:
         leftovers.remove_run(run.run_id, str(folder))
     return killed
 

@@ -172,9 +172,15 @@ def hold_as_child(path: Path) -> None:
 
 
 def run_in(path: Path) -> Run | None:
-    """What run.json says of a run in this folder; None in a copy of a run's folder."""
+    """What run.json says of a run in this folder; None in a copy of a run's folder.
+
+    An earlier version wrote down the path of the folder and no more.
+    """
     run = runs.read(path / runs.FILE)
-    return run if run is not None and run.folder == identity(path) else None
+    here = identity(path)
+    if run is not None and run.is_of_earlier_version and identity(run.data_dir) == here:
+        return structs.replace(run, folder=here)
+    return run if run is not None and run.folder == here else None
 
 
 def forget_run(path: Path) -> None:

@@ -55,6 +55,18 @@ class Run(Struct, frozen=True):
     """Of an ephemeral cluster: the folder in which it was started, and where its name counts."""
 
     @property
+    def is_of_earlier_version(self) -> bool:
+        """Written by a version that said neither of its folder which it is, nor when it began."""
+        return self.life is None and self.folder == (0, 0)
+
+    def verdict(self) -> Verdict:
+        """What is known of its supervisor, where nobody has the lock of its folder."""
+        if self.life is not None:
+            return self.life.verdict()
+        # An earlier version's had nothing else to show that it lives: only a number, and that lock.
+        return Verdict.UNKNOWN if lives.started(self.pid) else Verdict.DEAD
+
+    @property
     def where(self) -> str:
         """Its folder and its supervisor, for people."""
         is_ours = self.life is not None and self.life.is_counted_here()

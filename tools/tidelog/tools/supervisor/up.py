@@ -243,7 +243,7 @@ class _Preparation:
         disks.sweep(folder.path)
 
     def _forget(self, folder: DataFolder, old: Run) -> None:
-        verdict = Verdict.UNKNOWN if old.life is None else old.life.verdict()
+        verdict = old.verdict()
         if verdict is Verdict.LIVES:
             raise CannotStartError(
                 f"the supervisor (pid {old.pid}) of an earlier run in {folder.path} still lives: "
