@@ -11,8 +11,8 @@ import zmq
 from harness.cluster import Cluster, until
 from harness.other_user import OTHER_UID, needs_root
 from tidelog.kernel.ids import NO_OFFSET, BrokerId, Incarnation
-from tidelog.kernel.launch import board_name, broker_ledger, ledger_name, ring_name
-from tidelog.node.ipc.board import MEMORY_FOLDER, Board
+from tidelog.kernel.launch import MEMORY_FOLDER, board_name, broker_ledger, ledger_name, ring_name
+from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, Word, slot_of
 from tidelog.node.ipc.two_ways import Sent
 from tidelog.tools.log_files.data_folder import open_folder
@@ -59,7 +59,7 @@ def test_other_users_can_open_nothing_of_a_cluster(pair: Cluster) -> None:
 def test_noise_on_the_sockets_of_a_cluster_ends_no_process(pair: Cluster) -> None:
     pids = {row["role"] + str(row["id"]): row["pid"] for row in pair.status()["processes"]}
     context = zmq.Context()
-    for path in sorted(Path(pair.runs[-1].runtime_dir).iterdir()):
+    for path in filter(Path.is_socket, sorted(Path(pair.runs[-1].runtime_dir).iterdir())):
         if path.name.startswith("short-"):
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as short:
                 for noise in NOISE:

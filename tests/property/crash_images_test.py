@@ -14,7 +14,7 @@ import pytest
 
 from harness.crash_images import POLICIES, Moment, Recording, faults_of, faults_of_a_kill
 from harness.disk_plants import ENGINE
-from tidelog.node.ipc.board import MEMORY_FOLDER
+from tidelog.kernel.launch import MEMORY_FOLDER
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pytest
 
 from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.ids import BrokerId, Incarnation, Offset
-from tidelog.kernel.launch import board_name
-from tidelog.node.ipc.board import MEMORY_FOLDER, Board, memory_of_run, remove_memory_of_run
+from tidelog.kernel.launch import MEMORY_FOLDER, board_name
+from tidelog.node.ipc.board import Board, memory_of_run, remove_memory_of_run
 from tidelog.node.ipc.layout import Role, Word, board_size_bytes
 
 

@@ -11,8 +11,15 @@ import pytest
 
 from harness.other_user import OTHER_UID, as_other_user, needs_root
 from tidelog.kernel.ids import BrokerId, Incarnation
-from tidelog.kernel.launch import board_name, faults_name, ledger_name, ledgers_directory, ring_name
-from tidelog.node.ipc.board import MEMORY_FOLDER, Board, memory_of_run, remove_memory_of_run
+from tidelog.kernel.launch import (
+    MEMORY_FOLDER,
+    board_name,
+    faults_name,
+    ledger_name,
+    ledgers_directory,
+    ring_name,
+)
+from tidelog.node.ipc.board import Board, memory_of_run, remove_memory_of_run
 from tidelog.node.ipc.fault_layout import PAGE_BYTES, Sheet
 from tidelog.node.ipc.fault_memory import FaultPage
 from tidelog.node.ipc.ledger_layout import FIRST_PART_BYTES

@@ -49,6 +49,9 @@ class CoordinatorLaunch(Launch):
     """Another one lives: follow first, and lead when that is over."""
 
 
+MEMORY_FOLDER = "/dev/shm"  # noqa: S108 -- where Linux keeps POSIX shared memory
+
+
 def board_name(run_id: str) -> str:
     """The shared-memory name of a run's board."""
     return f"/tidelog-{run_id}-board"

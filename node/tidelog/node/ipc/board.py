@@ -13,12 +13,11 @@ from typing import Self
 import posix_ipc
 
 from tidelog.kernel.failures import CannotStartError, CorruptError
-from tidelog.kernel.launch import board_name
+from tidelog.kernel.launch import MEMORY_FOLDER, board_name
 from tidelog.node.ipc import layout
 from tidelog.node.ipc.events import Event, EventRing, read_ring
 from tidelog.node.ipc.layout import Disks, Fences, Links, Slot, SlotWriter
 
-MEMORY_FOLDER = "/dev/shm"  # noqa: S108 -- where Linux keeps POSIX shared memory
 _RUN_OF = re.compile(r"/tidelog-([^-]+)-")
 _SUFFIX = "~"
 _SUFFIX_BYTES = 8

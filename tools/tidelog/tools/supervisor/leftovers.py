@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from tidelog.kernel.failures import CannotStartError
-from tidelog.node.ipc.board import MEMORY_FOLDER, no_room, remove_memory_of_run
+from tidelog.kernel.launch import MEMORY_FOLDER
+from tidelog.node.ipc.board import no_room, remove_memory_of_run
 from tidelog.node.ipc.ledger_memory import save_ledgers
 from tidelog.node.runtime import lives
 from tidelog.node.runtime.process import remove_folder

@@ -21,13 +21,9 @@ from enum import Enum
 from pathlib import Path
 
 import msgspec
-import posix_ipc
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.launch import board_name
-from tidelog.node.ipc.board import MEMORY_FOLDER, Board
-from tidelog.node.ipc.layout import Word
+from tidelog.kernel.launch import MEMORY_FOLDER, board_name
 from tidelog.node.runtime import lives
 from tidelog.node.runtime.lives import Life, Verdict
 
@@ -115,18 +111,10 @@ class Traces(Struct):
         supervisor = next((one.life for one in self.said if one.life is not None), None)
         if supervisor is None:
             return False
-        try:
-            board = Board.open(board_name(self.run_id))
-        except (OSError, posix_ipc.Error, CorruptError):
-            return False
-        with board:
-            slots = [board.read_slot(number) for number in range(board.slots)]
-        return any(
-            structs.replace(supervisor, pid=slot[Word.PID], started=slot[Word.STARTED]).verdict()
-            is Verdict.LIVES
-            for slot in slots
-            if slot is not None and slot[Word.PID]
-        )
+        # Shared memory takes long to import, and only runs whose supervisor is gone need it.
+        from tidelog.tools.supervisor.board_pids import any_lives  # noqa: PLC0415
+
+        return any_lives(self.run_id, supervisor)
 
 
 def say(run: Run) -> None:
