@@ -1,9 +1,12 @@
 """A segment flushed first and sealed later: its indexes must not be older than its batches."""
 
+import errno
+
 import pytest
 
 from harness.log_batches import NOW_MS, TOPIC_ID, batch, by_time, flush, open_logs, produce
 from harness.memory_disk import MemoryDisk
+from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
@@ -87,3 +90,40 @@ def test_a_sealed_segment_that_is_written_to_again_keeps_its_times() -> None:
         found = by_time(log, LATER_MS, log.end)
         assert found is not None
         assert found.offset == 1
+
+
+@pytest.mark.parametrize("has_log", [True, False], ids=["no descriptor", "no file"])
+def test_a_segment_whose_index_cannot_be_made_again_is_not_taken_for_an_empty_one(
+    monkeypatch: pytest.MonkeyPatch, *, has_log: bool
+) -> None:
+    """Readers and followers would skip its records, as if compaction had taken them."""
+    disk = MemoryDisk()
+    logs, log = opened(disk)
+    produce(log, batch(1))
+    log.roll(NOW_MS)
+    produce(log, batch(1))
+    logs.close_clean({})
+    disk.kill()
+    _, log = opened(disk)
+    directory = log.directory
+    directory.unlink(f"{0:020d}.index")
+
+    def no_descriptor(name: str) -> object:
+        raise OSError(errno.EMFILE, "too many open files", name)
+
+    assert log.end == 2
+    first = log.segments[0]
+    if has_log:
+        monkeypatch.setattr(directory, "open", no_descriptor)
+        monkeypatch.setattr(directory, "open_existing", no_descriptor)
+    else:
+        directory.unlink(first.name)
+    for _ in range(2):
+        with pytest.raises((OSError, CorruptError)):
+            log.read(0, 1_000_000, 2, min_one=True)
+    assert directory.exists(first.name) == has_log
+    if has_log:
+        monkeypatch.undo()
+        found = log.read(0, 1_000_000, 2, min_one=True)
+        assert found is not None
+        assert found.file.name == first.name

@@ -427,18 +427,26 @@ class Segment:
         later, and half of a time index cannot be told from a whole one.
         """
         size, end = self.size, self.end
-        self.forget()
-        scan = Scan(self.file, position=0, end=size, next_offset=self.base).headers_only()
-        for position, length, header in scan:
-            self.note(position, length, header, header.base_offset, interval)
-        if scan.reason is not None:
+        file = self.file  # while it is known to hold batches: a missing one is not made
+        try:
+            self._note_all(file, size, interval)
+        except (OSError, CorruptError):
+            # Else it would pass for an empty segment, and readers would skip its records.
             self.size, self.end = size, end
             self.unload()
-            raise CorruptError(file=self.place, position=scan.position, reason=scan.reason)
+            raise
         self.end = end  # of a compacted segment it may lie behind the last batch
         self.write_indexes(final=True)
         self.offsets.file.syncable().sync()
         self.times.file.syncable().sync()
+
+    def _note_all(self, file: File, size: int, interval: int) -> None:
+        self.forget()
+        scan = Scan(file, position=0, end=size, next_offset=self.base).headers_only()
+        for position, length, header in scan:
+            self.note(position, length, header, header.base_offset, interval)
+        if scan.reason is not None:
+            raise CorruptError(file=self.place, position=scan.position, reason=scan.reason)
 
     def resume(self, interval: int) -> None:
         """Make a segment with loaded indexes ready to be appended to: look at its last batches.
