@@ -142,6 +142,29 @@ def test_a_waiting_request_that_fails_at_being_looked_at_ends_and_others_are_ser
     assert (woken, failed, waiting.count) == (["second"], [fault], 0)
 
 
+def test_two_requests_of_one_connection_that_fail_together_end_once(bench: HandlerBench) -> None:
+    """The first one's fault ends the connection, and that takes the second one along."""
+    waiting, key, now = bench.broker.waiting, ("t", Partition(0)), bench.now
+    failed: list[Exception] = []
+    both = [
+        Waiter(
+            (key,), Instant(now + ms(9)), raising(AssertionError()), missing=1, ready=raising(one)
+        )
+        for one in (KeyError("first"), KeyError("second"))
+    ]
+
+    def close(fault: Exception) -> None:
+        failed.append(fault)
+        for waiter in both:
+            waiting.cancel(waiter)
+
+    for waiter in both:
+        waiter.failed = close
+        waiting.park(waiter)
+    waiting.advanced(now, key, 1)
+    assert (list(map(str, failed)), waiting.count) == (["'first'"], 0)
+
+
 def test_a_fault_of_who_waits_for_no_request_is_one_of_our_own(bench: HandlerBench) -> None:
     waiting, key, now = bench.broker.waiting, ("t", Partition(0)), bench.now
     waiting.park(Waiter((key,), Instant(now + ms(9)), raising(KeyError("ours")), missing=1))

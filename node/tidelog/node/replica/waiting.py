@@ -98,9 +98,10 @@ class Waiting:
             except REQUEST_FAULTS as fault:
                 faults.append((waiter, fault))
         for waiter, raised in faults:
-            failed = waiter.failed
-            self._forget(waiter)
-            _tell(failed, raised)
+            if not waiter.done:  # the end of one's connection may be that of another one
+                failed = waiter.failed
+                self._forget(waiter)
+                _tell(failed, raised)
         self._wake(now, woken)
 
     def disturbed(self, now: Instant, key: TopicPartition) -> None:
