@@ -284,7 +284,7 @@ def status(target: Target, *, as_json: bool) -> None:
         f"topics     {document['topics']}, {document['partitions']} partitions: "
         f"{document['under_replicated']} under-replicated, {document['offline']} offline"
     )
-    if document["not_compacted"]:
+    if document.get("not_compacted"):  # the supervisor may be of an earlier version
         click.echo(
             f"compaction fails for {counted(document['not_compacted'], 'replica')}: "
             "tidelog why broker ID names them"
