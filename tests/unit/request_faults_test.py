@@ -28,6 +28,8 @@ from tidelog.node.replica.replication import Replication
 from tidelog.node.replica.waiting import Waiter
 from tidelog.wire.errors import REQUEST_FAULTS, ErrorCode, WireError
 from tidelog.wire.messages import k00_produce, k01_fetch, k19_create_topics, k22_init_producer_id
+from tidelog.wire.messages import k21_delete_records as k21
+from tidelog.wire.messages import k27_write_txn_markers as k27
 from tidelog.wire.messages.k03_metadata import API as METADATA
 from tidelog.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
 
@@ -220,6 +222,34 @@ def test_a_fault_while_a_batch_is_passed_to_followers_is_one_in_our_own_state(
     monkeypatch.setattr(Replication, "appended", raising(KeyError("follower")))
     with pytest.raises(AssertionError, match="follower"):
         produce(bench)
+
+
+def test_a_fault_while_a_marker_is_written_is_one_in_our_own_state(
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = [k27.WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
+    marker = k27.WritableTxnMarker(
+        producer_id=7,
+        producer_epoch=0,
+        transaction_result=False,
+        topics=topics,
+        coordinator_epoch=0,
+        transaction_version=0,
+    )
+    monkeypatch.setattr(Log, "append_as_follower", raising(IndexError("index")))
+    with pytest.raises(AssertionError, match="a marker failed: IndexError"):
+        bench.begin(FakeClient(), k27.API, 1, k27.WriteTxnMarkersRequest(markers=[marker]))
+
+
+def test_a_fault_while_records_are_deleted_is_one_in_our_own_state(
+    bench: HandlerBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(bench)
+    rows = [k21.DeleteRecordsPartition(partition_index=0, offset=-1)]
+    topics = [k21.DeleteRecordsTopic(name="t", partitions=rows)]
+    monkeypatch.setattr(Log, "advance_start", raising(LookupError("segment")))
+    with pytest.raises(AssertionError, match="a deletion of records failed: LookupError"):
+        bench.begin(FakeClient(), k21.API, 2, k21.DeleteRecordsRequest(topics=topics))
 
 
 def test_a_fault_of_a_groups_coordinator_behind_its_decision_is_one_in_our_own_state(

@@ -1,6 +1,8 @@
 """Every error code of the protocol, and the two ways bytes and requests are turned down."""
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Final
 
@@ -219,6 +221,19 @@ REQUEST_FAULTS: Final = (
 """What a client's bytes may raise where nobody expected it, while its request is read, decided or
 answered. It ends that request, never the process. An AssertionError is none of them: our own state
 is wrong then, and the process must end."""
+
+
+@contextmanager
+def no_request_fault(what: str) -> Iterator[None]:
+    """What is done in here changes our own state: none of REQUEST_FAULTS in it is the request's,
+    but for what is refused in words. AssertionError: what is in memory may be wrong now.
+    """
+    try:
+        yield
+    except Rejected:
+        raise
+    except REQUEST_FAULTS as fault:
+        raise AssertionError(f"{what} failed: {fault_text(fault)}") from fault
 
 
 def fault_text(fault: BaseException) -> str:

@@ -17,7 +17,7 @@ from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.replicas import Replica
 from tidelog.node.replica.waiting import BROKERS, Waiter
-from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.errors import ErrorCode, Rejected, no_request_fault
 from tidelog.wire.messages.k21_delete_records import (
     API,
     DeleteRecordsPartitionResult,
@@ -165,11 +165,12 @@ def _advance(call: Call, topic: str, index: int, offset: int) -> tuple[Replica, 
     if not 0 <= start <= leader.high_watermark:
         raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
     if start > log.start:
-        with partitions.storage_errors(broker, replica):
-            log.advance_start(start)
-        # A fetch that waits for more may want what is gone now.
-        broker.waiting.begins_later(call.now, replica.key)
-        broker.replication.begins_later(call.now, replica)
+        with no_request_fault("a deletion of records"):
+            with partitions.storage_errors(broker, replica):
+                log.advance_start(start)
+            # A fetch that waits for more may want what is gone now.
+            broker.waiting.begins_later(call.now, replica.key)
+            broker.replication.begins_later(call.now, replica)
     return replica, leader, Offset(log.start)
 
 

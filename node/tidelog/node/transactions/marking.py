@@ -16,7 +16,7 @@ from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.replica.replication import Replication
 from tidelog.node.replica.waiting import Waiter, Waiting
-from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.errors import ErrorCode, Rejected, no_request_fault
 from tidelog.wire.records import EndMarker, build_marker
 from tidelog.wire.transactions import Marker
 
@@ -156,12 +156,13 @@ class Marking:
         around, log = self._around, replica.log
         now_ms = around.wall_ms(now)
         view = memoryview(build_marker(marker, now_ms))
-        append_marker(log, now, now_ms, view, leader.epoch, leader.high_watermark)
-        end = Offset(log.end)
-        if replica.topic == OFFSETS_TOPIC:
-            producer_id = ProducerId(marker.producer_id)
-            around.on_marker(now, replica.partition, producer_id, marker.committed, end)
-        around.replication.appended(now, replica, view)
+        with no_request_fault("a marker"):
+            append_marker(log, now, now_ms, view, leader.epoch, leader.high_watermark)
+            end = Offset(log.end)
+            if replica.topic == OFFSETS_TOPIC:
+                producer_id = ProducerId(marker.producer_id)
+                around.on_marker(now, replica.partition, producer_id, marker.committed, end)
+            around.replication.appended(now, replica, view)
         return _Written(replica, end)
 
     def _settle(
