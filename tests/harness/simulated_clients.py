@@ -22,6 +22,8 @@ from tidelog.wire.records import PLAIN, Origin, iterate_batches, read_header
 FETCH_BY_ID = 13
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, EPOCH_ENDS = 11, 12, 7, 12, 4
 LATEST = -1
+ANY_LATER = 1 << 31
+"""Above all leader epochs: of a broker whose epoch is not known."""
 
 
 class Asked(FakeClient):
@@ -150,8 +152,9 @@ class Clients:
     def _check(self, write: Write, life: Life | None) -> None:
         if life is not None and write.is_acked and write.acks == -1:
             self.cluster.turned(life)  # it may be answered in the turn that made it safe
-            truth = self.cluster.witness.truth(write.key)
-            assert truth.has(write.offset, write.crc), ("acked before it is safe", write)
+            truth, epoch = self.cluster.witness.truth(write.key), _epoch_of(life, write.key)
+            is_safe = truth.may_be_told(write.offset, write.crc, epoch)
+            assert is_safe, ("acked before it is safe", write)
 
     def wrote(self, broker: BrokerId, count: int = 1, acks: int = -1, **how: Any) -> Write:
         """As `write`, waiting for the answer, which must be good."""
@@ -186,7 +189,7 @@ class Clients:
         answer = self.ask(broker, k01.API, FETCH, request)
         (found,) = answer.responses[0].partitions
         assert isinstance(found, k01.PartitionData)
-        self._check_read((topic, Partition(partition)), found)
+        self._check_read(self.cluster.lives[broker], (topic, Partition(partition)), found)
         return found
 
     def try_fetch(self, broker: BrokerId, offset: int) -> k01.PartitionData | None:
@@ -205,17 +208,18 @@ class Clients:
         def done() -> None:
             if asked and asked[0].answer is not None:
                 (found,) = asked[0].answer.responses[0].partitions
-                self._check_read(("t", Partition(partition)), found)
+                self._check_read(life, ("t", Partition(partition)), found)
 
         asked: list[Asked] = []
         asked.append(Asked(life, k01.API, FETCH, request, done))
         if asked[0].is_over:
             done()
 
-    def _check_read(self, key: TopicPartition, found: k01.PartitionData) -> None:
-        truth = self.cluster.witness.truth(key)
+    def _check_read(self, life: Life, key: TopicPartition, found: k01.PartitionData) -> None:
+        truth, epoch = self.cluster.witness.truth(key), _epoch_of(life, key)
         for header, _ in iterate_batches(_read(found)):
-            assert truth.has(header.base_offset, header.crc), ("read what is not safe", header)
+            is_safe = truth.may_be_told(header.base_offset, header.crc, epoch)
+            assert is_safe, ("read what is not safe", header)
 
     def latest(self, broker: BrokerId, *, topic: str = "t") -> tuple[int, int]:
         """Error code and offset of ListOffsets(latest)."""
@@ -299,6 +303,13 @@ def fetch_request(
         session_epoch=-1,
         topics=[k01.FetchTopic(topic=topic, partitions=[row])],
     )
+
+
+def _epoch_of(life: Life, key: TopicPartition) -> int:
+    """The latest leader epoch of which the broker has heard, as far as its replica knows."""
+    replica = life.replicas.get(key)
+    role = None if replica is None else replica.leader or replica.follower
+    return ANY_LATER if role is None else role.epoch
 
 
 def _read(found: k01.PartitionData) -> memoryview:

@@ -87,6 +87,8 @@ class Truth:
     """Who led in each leader epoch."""
     lost: list[Piece] = field(default_factory=list)
     """What an election took that nobody promised would not."""
+    lost_in: dict[tuple[int, int], int] = field(default_factory=dict)
+    """The leader epoch of the election that took it, by first offset and checksum."""
     lossy_elections: int = 0
     is_lossy: bool = False
     lossy_epoch: int = 0
@@ -105,7 +107,13 @@ class Truth:
         return found is not None and found.crc == crc
 
     def has_lost(self, base: int, crc: int) -> bool:
-        return any((one.base, one.crc) == (base, crc) for one in self.lost)
+        return (base, crc) in self.lost_in
+
+    def may_be_told(self, base: int, crc: int, epoch: int) -> bool:
+        """Whether a broker that knows of no later leader epoch may say that this is committed: it
+        is, or it was, and only the election of a later leader lost it. No broker can know of that
+        before it hears of it, and no client can tell the answer from one that came late."""
+        return self.has(base, crc) or epoch < self.lost_in.get((base, crc), epoch)
 
     def grow(self, pieces: Iterable[Piece], epoch: int) -> None:
         """A leader of this epoch has committed these."""
@@ -292,6 +300,7 @@ class Witness:
         lost = truth.pieces[kept:]
         del truth.pieces[kept:]
         truth.lost += lost
+        truth.lost_in |= {(one.base, one.crc): truth.lossy_epoch for one in lost}
         truth.is_lossy = True
         del truth.committed[len(truth.pieces) :]
         for piece in lost:

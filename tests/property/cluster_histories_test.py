@@ -19,11 +19,12 @@ HISTORIES = 240
 DARK_HISTORIES = 80
 SICK_HISTORIES = 80
 HISTORIES_NIGHTLY = 20_000
-ONCE_FAILED = [300_546, 400_144, 400_383, 811_516, 175]
+ONCE_FAILED = [300_546, 400_144, 400_383, 811_516, 175, 7_007_215]
 """A log that had lost its first segments was killed before it attached, and forgot it. The fourth:
-who slept through an unclean election was taken for its epoch's leader when it woke. The last: a log
-began where an unclean leader's did, was cut to nothing below, and never got what the next one had
-before that."""
+who slept through an unclean election was taken for its epoch's leader when it woke. The fifth: a
+log began where an unclean leader's did, was cut to nothing below, and never got what the next one
+had before that. The last: who stood still while its only successor lost its disk showed what had
+been committed before, and the witness took that for a read of what never was."""
 
 DARK_ONCE_FAILED = [7_002_557, 7_005_549, 7_000_005]
 """Replicas under `commit` whose logs began again at the leader's start never vouched for it, for
