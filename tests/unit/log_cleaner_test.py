@@ -195,6 +195,20 @@ def test_a_full_disk_does_not_stop_a_segment_that_is_put_in_force(
     assert [one.producer_id for one in aborted_of(place.log)] == [7]
 
 
+def test_what_was_written_after_a_cut_below_the_clean_part_is_compacted_too() -> None:
+    """Else a tombstone there would go after its time, and the value before it would stay."""
+    place = Place(delete_retention_ms=DAY_MS)
+    place.seal([(b"a", b"1")])
+    place.seal([(b"b", b"1")], [(b"c", b"1")], [(b"d", b"1")])
+    place.compact()
+    place.log.truncate_to(1)
+    place.seal([(b"a", None)], [(b"x", b"1")], [(b"y", b"1")], [(b"z", b"1")])
+    for at in range(4):
+        place.seal([(b"z", b"%d" % at)])
+        place.compact(NOW_MS + at * DAY_MS)
+    assert [row[1:] for row in place.rows()] == [(b"x", b"1"), (b"y", b"1"), (b"z", b"3")]
+
+
 def test_marker_outlives_data() -> None:
     """5.21: a committed marker stays while its data does, however old it is."""
     place = Place(delete_retention_ms=0)

@@ -360,8 +360,9 @@ class LogDirectory:
             start = log.missing_from  # the next life must miss it, too
         cleaned = self._cleaned.get(key)
         if cleaned is not None:
-            # Never above the recovery point: what a truncation took must be cleaned anew.
-            cleaned = min(cleaned, log.recovery_point)
+            # Never above the recovery point, which only a cut lowers, with a checkpoint. What is
+            # written where something was cut off is not clean, however far the log grows again.
+            self._cleaned[key] = cleaned = min(cleaned, log.recovery_point)
         tables.put(checkpoints.RECOVERY_POINTS, key, log.recovery_point)
         tables.put(checkpoints.HIGH_WATERMARKS, key, known)
         tables.put(checkpoints.LOG_STARTS, key, start or None)
