@@ -306,3 +306,21 @@ def test_batches_are_not_acknowledged_if_another_broker_led_in_between(
     answer = decode_response(k00_produce.API, 9, memoryview(frame))[1]
     codes = [row.error_code for row in answer.responses[0].partition_responses]
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * (count - 1) + [ErrorCode.NONE]
+
+
+def test_a_batch_of_a_topic_id_is_not_appended_to_the_next_topic_of_its_name(
+    bench: HandlerBench,
+) -> None:
+    request = produce_request("packed", bytearray(PLAIN), acks=1)
+    (topic,) = request.topic_data
+    topic.topic_id = bench.broker.image.names["packed"].id
+    client = FakeClient()
+    bench.begin(client, k00_produce.API, 13, request)
+    bench.delete(topic.topic_id)
+    bench.topic("packed", compression_type="zstd")
+    do_all(bench)
+    (frame,) = client.frames()
+    answer = decode_response(k00_produce.API, 13, memoryview(frame))[1]
+    row = answer.responses[0].partition_responses[0]
+    assert row.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert log_of(bench, "packed").end == 0

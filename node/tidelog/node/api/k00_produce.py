@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import Offset
+from tidelog.kernel.ids import ZERO_UUID, Offset
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions
@@ -227,6 +227,8 @@ def _take(
     if call.version >= BY_ID_VERSION and not topic.name:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID)
     replica, leader = partitions.led(broker, topic.name, data.index)
+    if topic.topic_id not in (ZERO_UUID, replica.topic_id):
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID)  # the name is another topic's by now
     if topic.name in INTERNAL_TOPICS:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write internal topics")
     records = data.records
