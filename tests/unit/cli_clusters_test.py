@@ -170,3 +170,19 @@ def test_a_run_of_another_container_is_told_from_a_dead_one(
     for path in (Path(run.runtime_dir) / "run.json", tmp_path / "base/tidelog-0011aabb-life"):
         path.write_bytes(runs.document(structs.replace(run, life=there)))
     assert '"state": "unknown", "pid": null' in say("cluster", "list", "--json")
+
+
+def test_a_folder_is_listed_once_whatever_dead_containers_have_left(
+    say: Say, alone: Path, tmp_path: Path
+) -> None:
+    """Each container that was killed and made anew, with the data on a volume, leaves a run of
+    which nobody can say that it is dead."""
+    run = started(tmp_path / "base", stopped(alone))
+    there = structs.replace(Life.own(), namespaces="pid:[1]")
+    for run_id in ("22334455", "00112233"):
+        place = tmp_path / f"base/tidelog-{run_id}"
+        place.mkdir()
+        left = structs.replace(run, run_id=run_id, runtime_dir=str(place), life=there)
+        leftovers.say_first(left)
+    listed = say("cluster", "list", "--json")
+    assert listed.count('"state": ') == listed.count('"state": "running"') == 1

@@ -83,8 +83,12 @@ def list_clusters(*, as_json: bool) -> None:
 def gather() -> list[Row]:
     """The running ones first."""
     alive = [(run, state) for run, state in runs.living() if _is_whole(run, state)]
-    taken = {run.folder for run, _ in alive}
-    rows = [_of_run(run, state) for run, state in alive]
+    # One run has a folder at a time: of those that may have it, the one that is known to live.
+    alive.sort(key=lambda pair: pair[1] is State.UNKNOWN)
+    by_folder: dict[tuple[int, int], Row] = {}
+    for run, state in alive:
+        by_folder.setdefault(run.folder, _of_run(run, state))
+    taken, rows = set(by_folder), list(by_folder.values())
     for name, data in _resting():
         here = identity(data)
         if here not in taken and not is_held(data):
