@@ -200,3 +200,10 @@ def test_a_replay_that_fails_is_a_fault_in_our_own_state() -> None:
     host = ShardHost(Words())
     with pytest.raises(AssertionError, match="IndexError"):
         host.step(NOW, asks(1, "whole broken"))
+
+
+def test_a_fault_in_what_no_client_asks_ends_the_process() -> None:
+    """Refused, it would be passed over: there is nobody who asks again."""
+    host = ShardHost(Words())
+    with pytest.raises(AssertionError, match="str failed: KeyError"):
+        host.step(NOW, Requested(RequestId(1), "fail", is_ours=True))

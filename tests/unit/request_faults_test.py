@@ -10,15 +10,18 @@ from harness.brokers import FakeClient, HandlerBench
 from harness.controllers import topic
 from harness.conversations import Conversation
 from harness.group_bench import GroupBench, commit, fetch_offsets
+from harness.living import Life
 from harness.produce_raw import batch_of, produce_request
-from harness.transaction_scenes import Scene
+from harness.transaction_scenes import KEYS, Scene
 from tidelog.coordinator.controller import front
 from tidelog.coordinator.controller.forwarding import Forwarded
 from tidelog.coordinator.controller.front import RequestFailed
+from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.coordinator.controller.shard import ControllerShard
 from tidelog.coordinator.transactions.forwarded import Forwarded as ForwardedTransaction
+from tidelog.coordinator.transactions.requests import MarkersWritten
 from tidelog.coordinator.transactions.shard import TxnShard
-from tidelog.kernel.ids import Partition
+from tidelog.kernel.ids import BrokerId, Incarnation, Partition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.api import k01_fetch as handler
 from tidelog.node.api.call import Call
@@ -316,6 +319,16 @@ def test_the_coordinator_refuses_a_request_that_it_fails_at(
     assert again.codes() == [0]
 
 
+def test_a_fault_in_the_news_of_a_death_ends_the_coordinator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Passed over, it would leave partitions without a leader; the next one hears of it again."""
+    talk, _ = controller(monkeypatch)
+    monkeypatch.setattr(ControllerShard, "decide", raising(KeyError("broker")))
+    with pytest.raises(AssertionError, match="BrokerLost failed: KeyError"):
+        talk.tell(BrokerLost(BrokerId(0), Incarnation(1)))
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=repr)
 def test_the_coordinator_says_so_if_an_answer_cannot_be_encoded(
     monkeypatch: pytest.MonkeyPatch, fault: Exception
@@ -403,3 +416,28 @@ def test_transactional_ids_whose_records_cannot_be_written_are_loaded_again(
     again = scene.forward(k22_init_producer_id.API, 4, init())
     scene.world.run(20)
     assert again.answer().error_code == 0
+
+
+def test_a_fault_in_the_news_of_written_markers_ends_the_transaction_coordinator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Passed over, the transaction would never be complete; the next one writes them again."""
+    scene, key = Scene(), KEYS[0]
+    producer = scene.producer
+    decide = TxnShard.decide
+
+    def fails(self: TxnShard, now: Instant, asked: Any, request: Any) -> Any:
+        if isinstance(request, MarkersWritten):
+            raise KeyError("markers")
+        return decide(self, now, asked, request)
+
+    monkeypatch.setattr(TxnShard, "decide", fails)
+
+    def life() -> Life:
+        transaction = producer.begin()
+        yield from producer.add(transaction, key)
+        yield from producer.write(transaction, key)
+        yield from producer.end(transaction, committed=True)
+
+    with pytest.raises(AssertionError, match="MarkersWritten failed: KeyError"):
+        producer.finish(life())

@@ -280,7 +280,7 @@ class Front:
             case LogAppended() | AppendFailed() | Tick():
                 return self._host_step(now, event)
             case Heard(request):
-                return self._ask(now, request, _nothing)
+                return self._heard(now, request)
             case PeerLost(peer):
                 self.feed.close(peer)
                 return []
@@ -531,6 +531,11 @@ class Front:
 
         return self._ask(now, BrokerLeaving(session.broker, session.incarnation), answer)
 
+    def _heard(self, now: Instant, request: ControllerRequest) -> list[Effect]:
+        """The supervisor says it once to each coordinator: a death that was passed over would leave
+        partitions without a leader."""
+        return self._host_step(now, Requested(self._new_call(_nothing), request, is_ours=True))
+
     def _ask(
         self,
         now: Instant,
@@ -539,10 +544,13 @@ class Front:
         settle: Settle | None = None,
     ) -> list[Effect]:
         """What a client asked is settled with the records that it leads to."""
+        return self._host_step(now, Requested(self._new_call(answer), request), settle)
+
+    def _new_call(self, answer: Answer) -> RequestId:
         self._asked += 1
         asked = RequestId(self._asked)
         self._answers[asked] = answer
-        return self._host_step(now, Requested(asked, request), settle)
+        return asked
 
     def _settled(self, asked: RequestId, settle: Settle) -> Settled:
         reply = self._host.held(asked) or self._shard.reply_to_be(asked)

@@ -169,7 +169,8 @@ class Questions:
         self._count += 1
         asked = RequestId(self._count)
         self._asked[asked] = question
-        place.ask(now, asked, request)
+        # What was passed over of that would be owed for ever, and readers would wait for it.
+        place.ask(now, asked, request, is_ours=question is None)
 
     def retry(self, now: Instant) -> None:
         """What some waited for may be there."""

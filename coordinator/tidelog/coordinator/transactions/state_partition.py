@@ -325,9 +325,11 @@ class StatePartition:
 
     # -- what is decided
 
-    def ask(self, now: Instant, asked: RequestId, request: Request) -> None:
+    def ask(
+        self, now: Instant, asked: RequestId, request: Request, *, is_ours: bool = False
+    ) -> None:
         """Have it decided; the reply comes when it cannot be taken back."""
-        self._drive(now, Requested(asked, request))
+        self._drive(now, Requested(asked, request, is_ours))
 
     def tick(self, now: Instant) -> None:
         if self._again is not None and self._again <= now:

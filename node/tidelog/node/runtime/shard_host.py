@@ -21,6 +21,9 @@ class Requested(Struct, Generic[RequestT], frozen=True):
 
     asked: RequestId
     request: RequestT
+    is_ours: bool = False
+    """No client asks, and nobody would ask again: what it tells is so, and must be decided on. A
+    fault in that ends the process, and the next one hears of it anew."""
 
 
 class LogAppended(Struct, frozen=True):
@@ -125,8 +128,8 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
 
     def step(self, now: Instant, event: Event[RequestT]) -> Sequence[Effect[RecordT, ReplyT]]:
         match event:
-            case Requested(asked, request):
-                return self._requested(now, asked, request)
+            case Requested():
+                return self._requested(now, event)
             case LogAppended() | LogGrown():
                 return self._grow(event)
             case LogCommitted(end):
@@ -147,9 +150,8 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
         """A reply that is decided and waits for its records."""
         return next((reply for _, held, reply in self._held if held == asked), None)
 
-    def _requested(
-        self, now: Instant, asked: RequestId, request: RequestT
-    ) -> list[Effect[RecordT, ReplyT]]:
+    def _requested(self, now: Instant, event: Requested[RequestT]) -> list[Effect[RecordT, ReplyT]]:
+        asked, request = event.asked, event.request
         if self._resigned:
             return [Reply(asked, Refusal(self._resigned_code))]
         assert asked not in self._waiting, asked
@@ -159,9 +161,11 @@ class ShardHost(Generic[RequestT, RecordT, ReplyT]):
         except Rejected as refused:
             return self._refuse(asked, Refusal(refused.code, refused.detail))
         except REQUEST_FAULTS as fault:
+            reason = f"{type(request).__name__} failed: {fault_text(fault)}"
+            if event.is_ours:
+                raise AssertionError(reason) from fault
             # A shard changes by replay alone, so this request has changed nothing that counts.
             refusal = Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, "the request failed on the server")
-            reason = f"{type(request).__name__} failed: {fault_text(fault)}"
             return [RequestFailed(reason), *self._refuse(asked, refusal)]
         return self._carry_out(decision)
 
