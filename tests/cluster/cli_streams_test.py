@@ -196,8 +196,8 @@ HEAVY = re.compile(
     r"asyncio|concurrent|cramjam|numpy|posix_ipc|rich|subprocess|tomllib|uvloop|zmq"
     r"|tidelog\.coordinator(\..*)?|tidelog\.node\.(?!settings$|runtime$|runtime\.lives$).*"
 )
-"""What takes tens of milliseconds to import, and a quick question does not need. `runtime.lives`, in
-a package without code of its own, takes under one."""
+"""What takes tens of milliseconds to import, and a quick question does not need. `runtime.lives`
+takes less than one, and the packages around it have no code."""
 
 
 @pytest.mark.parametrize("words", ["topic list", "status", "topic describe boats", "wait ready"])
