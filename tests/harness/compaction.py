@@ -79,8 +79,7 @@ def compact(
     found = candidate(log, logs.cleaned(log.name.key), water, now_ms)
     if found is None:
         return None
-    if logs.cleaned(log.name.key) is None:
-        logs.note_cleaned(log.name.key, found.dirty_start)
+    if logs.announces(log.name.key, found.dirty_start, found.cleanable[-1].end):
         checkpoint(logs)
     job = job_for(found, map_bytes_max=map_bytes_max, now_ms=now_ms)
     remove_at_ms = now_ms + log.settings.file_delete_delay_ms

@@ -246,8 +246,7 @@ class Life:
         found = self.compactions.next([row] if self.log.settings.compact else [], self.now_ms)
         if found is None:
             return
-        if self.logs.cleaned(found.log.name.key) is None:
-            self.logs.note_cleaned(found.log.name.key, found.dirty_start)
+        if self.logs.announces(found.log.name.key, found.dirty_start, found.cleanable[-1].end):
             checkpoint(self.logs)
         self.follow(found)
 

@@ -208,3 +208,47 @@ def test_nothing_is_left_of_a_pass_that_retention_overtook(step: int) -> None:
     names = log.directory.names()
     assert not [name for name in names if name.endswith((".cleaned", ".swap"))]
     assert [row.offset for row in records_of(log)] == [2, 3, 4, 5]
+
+
+def test_a_hole_that_a_power_loss_made_is_not_taken_for_one_of_compaction() -> None:
+    """A follower would never fetch what is missing there, and might lead some day."""
+    place = Place()
+    log = place.log
+    compact(place.logs, log)
+    append(log, [(b"c", b"1")])
+    append(log, [(b"d", b"1")])
+    log.roll(NOW_MS)
+    append(log, [(b"e", b"1")])
+    sealed, active = log.segments[-2:]
+    file = log.directory.open(sealed.name)
+    file.truncate(sealed.locate(7))
+    for name in (sealed.name, active.name):
+        log.directory.syncable(name).sync()
+    log.directory.sync()
+    found = place.start_again(power=True)
+    assert (found.end, [row.offset for row in records_of(found)]) == (7, [4, 5, 6])
+
+
+def test_gaps_of_a_second_pass_outlive_a_power_loss_before_its_checkpoint() -> None:
+    place = Place()
+    log = place.log
+    compact(place.logs, log)
+    for value in (b"4", b"5"):
+        append(log, [(b"a", value)])
+        log.roll(NOW_MS)
+    append(log, [(b"z", b"1")])
+    log.roll(NOW_MS)
+    flush(log)
+    before = records_of(log)
+
+    def finish(call: Callable[[], Any]) -> Any:
+        result = call()
+        if result is None:  # the swap was finished
+            raise KilledError
+        return result
+
+    with suppress(KilledError):
+        compact(place.logs, log, on_loop=finish)
+    found = place.start_again(power=True)
+    last = {row.key: row.value for row in before}
+    assert {row.key: row.value for row in records_of(found)} == last

@@ -115,6 +115,7 @@ class LogDirectory:
         self._generation = 0
         self._checkpoints_damaged = False
         self._starts_in_force: Mapping[TopicPartition, int] = {}
+        self._points_in_force: Mapping[TopicPartition, int] = {}
 
     # -- the logs
 
@@ -286,12 +287,19 @@ class LogDirectory:
         """Force out which checkpoints are in force; in any thread."""
         self._directory.sync()
 
-    def note_cleaned(self, key: TopicPartition, end: int) -> None:
-        """The next checkpoint tells it.
+    def announces(self, key: TopicPartition, dirty_start: int, end: int) -> bool:
+        """Before a pass over a log up to `end`; whether a checkpoint must be in force first.
 
-        Before a log is compacted the first time, that it will be must be durable: else a start that
-        finds jumps in its offsets takes them for damage.
+        That the log is compacted must be durable, and that all below `end` was flushed: a start
+        after a power loss takes a gap between two segments for one of compaction only there.
         """
+        is_known = key in self._cleaned
+        if not is_known:
+            self.note_cleaned(key, dirty_start)
+        return not is_known or self._points_in_force.get(key, 0) < end
+
+    def note_cleaned(self, key: TopicPartition, end: int) -> None:
+        """The next checkpoint tells it."""
         if key in self._logs:
             self._cleaned[key] = end
             self.touched(self._logs[key].name)
@@ -323,6 +331,7 @@ class LogDirectory:
     def _put_in_force(self, versions: Mapping[str, int], tables: Mapping[str, Table]) -> None:
         self._tables.put_in_force(versions)
         self._starts_in_force = tables.get(checkpoints.LOG_STARTS, self._starts_in_force)
+        self._points_in_force = tables.get(checkpoints.RECOVERY_POINTS, self._points_in_force)
 
     def high_watermark(self, topic: str, partition: int) -> Offset:
         """As checkpointed last, within the log."""
@@ -508,6 +517,7 @@ class LogDirectory:
         offsets = self._read_checkpoints()
         self._tables = OffsetTables(offsets)
         self._starts_in_force = offsets.get(checkpoints.LOG_STARTS, {})
+        self._points_in_force = offsets.get(checkpoints.RECOVERY_POINTS, {})
         self.kept.load(self._directory, trusted=not away)
         closed = mark.logs if mark is not None and self.last_stop is LastStop.CLEAN else {}
         self._cleaned = dict(offsets.get(checkpoints.CLEANED, {}))

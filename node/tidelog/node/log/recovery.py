@@ -16,7 +16,8 @@ settings nor what other replicas did. Damage still differs from a gap:
 - A segment begins where the last batch before it ended when it was made (`Log.roll`). So where a
   segment ends before the next one begins, its end or a whole segment is missing. Two exceptions:
   logs that were compacted here, which is noted durably before the first pass, and gaps that no
-  index could span (`rolling.is_far_gap`), before which everything was forced to disk.
+  index could span (`rolling.is_far_gap`), before which everything was forced to disk. Before each
+  pass the recovery point is noted durably, too: above it a power loss makes such gaps.
 - The log must reach the recovery point, however many gaps it has below it.
 """
 
@@ -186,7 +187,16 @@ class _Recovery:
 
     def _may_follow(self, before: Segment, base: int) -> bool:
         gap = base - before.end
-        return gap == 0 or (gap > 0 and (self._expected.compacted or is_far_gap(before.size, gap)))
+        return gap == 0 or (
+            gap > 0 and (self._may_be_compacted(base) or is_far_gap(before.size, gap))
+        )
+
+    def _may_be_compacted(self, base: int) -> bool:
+        """Whether compaction may have taken what stood before that segment. A recovery point of 0
+        is none: its checkpoint was damaged."""
+        expected = self._expected
+        is_flushed = base <= expected.recovery_point or not expected.recovery_point
+        return expected.compacted and (is_flushed or self._cache_lived)
 
     def _begin_segment(self, base: int) -> Segment:
         if self._segments:

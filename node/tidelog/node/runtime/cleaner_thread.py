@@ -195,13 +195,12 @@ class CleanerThread:
         )
 
     def _announce(self, found: Candidate, done: Callable[[bool], None]) -> None:
-        """Before its first pass a log must be known as compacted."""
-        key = found.log.name.key
-        if self._parts.logs.cleaned(key) is not None:
+        """Before a pass a log must be known as compacted, and as flushed so far."""
+        key, end = found.log.name.key, found.cleanable[-1].end
+        if self._parts.logs.announces(key, found.dirty_start, end):
+            self._parts.flusher.checkpoint(done)
+        else:
             done(True)  # noqa: FBT003 -- as a checkpoint says it
-            return
-        self._parts.logs.note_cleaned(key, found.dirty_start)
-        self._parts.flusher.checkpoint(done)
 
     def _finished(self, found: Candidate, result: Finished) -> None:
         log, name = found.log, found.log.name
