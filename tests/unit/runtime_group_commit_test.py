@@ -21,7 +21,7 @@ from tidelog.node.log.log import Log
 from tidelog.node.log.rounds import Round
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime import group_commit
-from tidelog.node.runtime.disk import open_disk
+from tidelog.node.runtime.disk import DiskDirectory, open_disk
 from tidelog.node.runtime.flush_threads import THREADS_MAX, FlushThreads, Job
 from tidelog.node.runtime.group_commit import NO_FLUSH, GroupCommit, Heard
 
@@ -368,5 +368,27 @@ def test_a_sync_that_fails_for_want_of_descriptors_is_a_failure(tmp_path: Path) 
         file.may_end.release()
         await bench.hear()
         assert (len(bench.failures), bench.flushed) == (1, [])
+
+    on_loop(tmp_path, test)
+
+
+def test_a_log_that_there_is_no_descriptor_for_is_flushed_though_nothing_is_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(bench: Bench) -> None:
+        log = bench.log("a")
+        tries = 0
+
+        def names(_directory: DiskDirectory) -> list[str]:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise OSError(errno.EMFILE, "too many open files")
+            return []
+
+        monkeypatch.setattr(DiskDirectory, "names", names)
+        produce(log, batch(2))
+        await bench.hear()
+        assert (tries, bench.flushed, bench.failures) == (2, [[("a", 2)]], [])
 
     on_loop(tmp_path, test)

@@ -14,7 +14,7 @@ from tidelog.node.log.flush_policy import OS, FlushRules
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime import flusher as flusher_module
-from tidelog.node.runtime.disk import open_disk
+from tidelog.node.runtime.disk import DiskDirectory, open_disk
 from tidelog.node.runtime.flusher import Flusher
 from tidelog.wire import checkpoints
 
@@ -170,3 +170,28 @@ def test_a_stop_flushes_what_a_policy_bounds(
     asyncio.run(run())
     content = (tmp_path / checkpoints.RECOVERY_POINTS).read_bytes()
     assert checkpoints.decode_offsets(content, place="points")["t", Partition(0)] == flushed
+
+
+def test_a_sealed_segment_that_there_is_no_descriptor_for_is_flushed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        logs = open_logs(open_disk(str(tmp_path)), settings=LogSettings())
+        log = logs.create("t", 0, TOPIC_ID, LogSettings())
+        produce(log, batch(10))
+        log.roll(0)
+        short: list[OSError] = []
+        flusher = Flusher(asyncio.get_running_loop(), logs, fail, short.append)
+
+        def no_descriptor(_directory: DiskDirectory) -> list[str]:
+            raise OSError(errno.EMFILE, "too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(DiskDirectory, "names", no_descriptor)
+            flusher.turn(None)
+        assert (len(short), log.recovery_point) == (1, 0)
+        flusher.turn(None)
+        assert await (await asked(flusher)) is True
+        assert log.recovery_point == 10
+
+    asyncio.run(run())

@@ -58,17 +58,18 @@ class Unflushed:
 
     def files(self, segments: SegmentList, point: int, upto: int) -> list[Syncable]:
         """What a flush from the recovery point up to `upto` must force out."""
+        doubted = segments.from_offset(point)
+        # A start after a kill writes that one anew with which the point's segment begins.
+        # First of all, for there may be no descriptor to list the directory with.
+        named = self._named_since(min(point, doubted[0].base)) if self.names else []
         found = segments.take_unsynced()
         self._floor = None
-        doubted = segments.from_offset(point)
         for segment in doubted:
             if segment.base < upto and segment.end > point:
                 found += segment.syncables(sealed=segment is not segments.active)
         if self.epochs:
             found.append(self._directory.syncable(EPOCHS_NAME))
-        if self.names:
-            # A start after a kill writes that one anew with which the point's segment begins.
-            found += self._named_since(min(point, doubted[0].base))
+        found += named
         self.epochs = self.names = False
         return found
 

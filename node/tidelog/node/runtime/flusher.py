@@ -6,7 +6,7 @@ One round at a time: the loop collects what is to be done, a thread does it, the
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tidelog.kernel.files import Syncable
@@ -132,14 +132,27 @@ class Flusher:
             if not checkpoint.tables:
                 checkpoint = None
         return _Round(
-            flushes=tuple(
-                (log, upto, (*log.dirty_files(upto), *(log.settle() if everything else ())))
-                for log, upto in wanted.items()
-            ),
+            flushes=tuple(self._flushes(wanted.items(), everything=everything)),
             removals=tuple(self._logs.take_removals()),
             checkpoint=checkpoint,
             kept=self._logs.take_kept(),
         )
+
+    def _flushes(
+        self, wanted: Iterable[tuple[Log, int]], *, everything: bool
+    ) -> Iterator[tuple[Log, int, tuple[Syncable, ...]]]:
+        """What each of these logs must have synced. One that there is no descriptor for has its
+        turn in the next round, unless all must be flushed."""
+        for log, upto in wanted:
+            try:
+                files = (*log.dirty_files(upto), *(log.settle() if everything else ()))
+            except OSError as failure:
+                if everything or not is_shortage(failure):
+                    raise
+                self._logs.rolled(log.name)
+                self._on_full(failure)
+            else:
+                yield log, upto, files
 
     def _sealed(self) -> list[tuple[Log, int]]:
         """Whose sealed segments are to be flushed. What is flushed as it comes needs no second

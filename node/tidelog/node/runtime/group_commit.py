@@ -35,6 +35,7 @@ class LastFlush(NamedTuple):
 
 SHORT_AGAIN_S: Final = 0.5
 """So long a round waits for descriptors."""
+_SHORT_AGAIN_NS: Final = int(SHORT_AGAIN_S * 1e9)
 NO_FLUSH: Final = LastFlush(Instant(0), 0)
 
 
@@ -94,7 +95,12 @@ class GroupCommit:
     def _tell_unreadable(self) -> None:
         failed, self._rounds.failed = self._rounds.failed, []
         for log, failure in failed:
-            self._heard.unreadable(log, failure)
+            if isinstance(failure, OSError) and is_shortage(failure):
+                # Else who waits for this flush would wait for the log's next batch.
+                self._heard.short(failure)
+                self._rounds.want(log, Instant(self._begun + _SHORT_AGAIN_NS))
+            else:
+                self._heard.unreadable(log, failure)
 
     def _look_ahead(self) -> None:
         # Not after this very moment: what became due since the round was looked for would wait for
