@@ -1,21 +1,27 @@
 """Who waits for a partition's next records hears of it when retention takes the oldest away."""
 
 import asyncio
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.brokers import START_MS, FakeClient, HandlerBench
+import pytest
+
+from harness.brokers import START_MS, FakeClient, HandlerBench, led_here
 from harness.fetch_raw import VERSION, fetch_request
 from harness.produce_raw import batch_of, produce_request
 from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
 from tidelog.node.runtime.cleaner_thread import CleanerParts, Retention
+from tidelog.node.runtime.disk import DiskDirectory
 from tidelog.node.runtime.flusher import Flusher
 from tidelog.node.runtime.healthy import Healthy
 from tidelog.node.runtime.unrecorded import Unrecorded
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import k00_produce, k01_fetch
+from tidelog.wire.metadata_records import PartitionChanged
 
 KEY: TopicPartition = ("t", Partition(0))
 LONG_MS = 500_000
@@ -138,3 +144,38 @@ def test_files_that_deleted_records_left_go_with_the_next_look(tmp_path: Path) -
     assert sorted(path.name for path in tmp_path.glob("t-0/*.log.deleted")) == [
         f"{base:020d}.log.deleted" for base in range(3)
     ]
+
+
+def test_retention_makes_room_where_there_is_none_for_the_epochs_that_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epochs in the file may begin below the log; an error here would end the broker."""
+    bench = HandlerBench(tmp_path)
+    topic_id = bench.topic("t", retention_bytes="3500", segment_bytes="4096")
+    produced(bench, 2)
+    again = led_here(leader_epoch=1, partition_epoch=1)
+    bench.replay(PartitionChanged(topic_id, Partition(0), again))
+    produced(bench, 3)
+    replica = bench.broker.replicas.get(KEY)
+    assert replica is not None
+
+    replace = DiskDirectory.replace
+
+    def full(directory: DiskDirectory, name: str, content: bytes, *, durable: bool = True) -> None:
+        if name == EPOCHS_NAME:
+            raise OSError(errno.ENOSPC, "no space left on device", name)
+        replace(directory, name, content, durable=durable)
+
+    async def run() -> None:
+        look = Look(bench)
+        with monkeypatch.context() as patch:
+            patch.setattr(DiskDirectory, "replace", full)
+            await asyncio.wait_for(look.put_aside, 10)
+
+    asyncio.run(run())
+    assert replica.log.start == 3
+    assert replica.log.epochs.epoch_at(3) == 1
+    produced(bench, 1)
+    bench.logs.all[0].close_clean({})
+    content = (tmp_path / "t-0" / EPOCHS_NAME).read_text(encoding="ascii")
+    assert content.splitlines()[2:] == ["1 3"]
