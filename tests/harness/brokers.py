@@ -214,8 +214,7 @@ class HandlerBench:
             MetadataImage(noting=True),
         )
         replicas, waiting = Replicas(), Waiting(self.alarms.append)
-        self.configs = BrokerSettings(ME, _named(settings))
-        self.logs = _logs(directory)
+        self.configs, self.logs = BrokerSettings(ME, _named(settings)), _logs(directory)
         self.replication = Replication(
             Surroundings(
                 me=ME,

@@ -97,12 +97,16 @@ class Waiting:
                     woken.append(waiter)
             except REQUEST_FAULTS as fault:
                 faults.append((waiter, fault))
+        self._end(faults)
+        self._wake(now, woken)
+
+    def _end(self, faults: Iterable[tuple[Waiter, Exception]]) -> None:
+        """Those that failed at being looked at."""
         for waiter, raised in faults:
             if not waiter.done:  # the end of one's connection may be that of another one
                 failed = waiter.failed
                 self._forget(waiter)
                 _tell(failed, raised)
-        self._wake(now, woken)
 
     def disturbed(self, now: Instant, key: TopicPartition) -> None:
         """The partition lost its leader or is gone: all who wait for it must look again."""
