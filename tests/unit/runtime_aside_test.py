@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 from tidelog.kernel.instant import Instant
-from tidelog.kernel.steps import Pace, Steps, one_step
+from tidelog.kernel.steps import Pace, Steps, behind_all, one_step
 from tidelog.node.runtime.aside import Aside
 
 
@@ -118,3 +118,27 @@ def test_a_bug_in_it_is_the_loop_s() -> None:
         assert isinstance(await caught, ZeroDivisionError)
 
     asyncio.run(run())
+
+
+def test_who_waits_for_all_work_comes_behind_heavy_work_too() -> None:
+    """In front of it, a search that waits for memory would come again and again until it is there,
+    and take the processor from the work that has the memory."""
+
+    def begin(aside: Aside, done: Callable[[Instant, str], None]) -> int:
+        has_waited = threading.Event()
+
+        def heavy() -> Steps[str]:
+            yield Pace.HEAVY
+            has_waited.wait(0.2)  # for who might come before
+            return "heavy"
+
+        def waits() -> Steps[str]:
+            yield from behind_all()
+            has_waited.set()
+            return "waits"
+
+        aside(heavy(), done)
+        aside(waits(), done)
+        return 2
+
+    assert results_of(begin) == ["heavy", "waits"]

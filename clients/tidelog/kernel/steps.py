@@ -40,3 +40,8 @@ def one_step(work: Callable[[], _T]) -> Steps[_T]:
     """Work that cannot be cut."""
     yield from ()
     return work()
+
+
+def behind_all() -> Steps[None]:
+    """Nothing but to wait until all work that is there by now is done, heavy work too."""
+    yield Pace.HEAVY

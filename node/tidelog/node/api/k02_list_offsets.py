@@ -10,7 +10,7 @@ from typing import Final
 
 from tidelog.kernel import limits
 from tidelog.kernel.ids import Offset
-from tidelog.kernel.steps import at_once, one_step
+from tidelog.kernel.steps import at_once, behind_all
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.parts import Parting, Parts, in_parts
@@ -144,7 +144,7 @@ def _searched(
     found: TimestampOffset | None = None
     while True:
         while call.broker.looked_at_bytes > limits.LOOKED_AT_BYTES_MAX:
-            yield one_step(_nothing)  # behind the work of those whose batches are in memory
+            yield behind_all()  # they are the batches of work that is there by now
             _check_led(call, replica, leader)
         try:
             wanted = search.send(found)
@@ -174,10 +174,6 @@ def _looked_for(call: Call, wanted: ToLook) -> Parting[TimestampOffset | None]:
 def _check_led(call: Call, replica: Replica, leader: Leader) -> None:
     if replica.leader is not leader or call.broker.replicas.get(replica.key) is not replica:
         raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-
-def _nothing() -> None:
-    """There is nothing to do but to wait for one's turn."""
 
 
 def _find(
