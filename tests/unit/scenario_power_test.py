@@ -148,6 +148,50 @@ def test_all_replica_power_loss_under_interval_loses_what_is_younger() -> None:
     assert scene.log(A) == scene.log(B) == scene.log(C)
 
 
+@pytest.mark.parametrize("policy", ["commit", "interval", "messages"])
+def test_what_a_killed_broker_had_not_flushed_is_flushed_though_nobody_leads(policy: str) -> None:
+    """A, killed first, is the only one that is back; it may not lead, and follows nobody."""
+    scene = _under(policy, messages="20", interval_ms="100")
+    scene.wrote(A, 2)
+    for one in ALL:
+        scene.cluster.lives[one].storage.hold()
+    scene.clients.write(A, 3)
+    scene.cluster.run(10)
+    for one in ALL:
+        scene.cluster.kill(one)
+        scene.cluster.run(10)
+    scene.start(A)
+    scene.cluster.run(300)
+    assert scene.leader() is None
+    log = scene.cluster.replica(A).log
+    assert (log.end, log.recovery_point) == (5, 5)
+    _dark(scene, A)
+    scene.start(A)
+    assert scene.end(A) == 5
+
+
+def test_a_tail_of_before_commit_is_not_said_to_be_kept_before_a_flush_covered_it() -> None:
+    """A comes back under `commit` with records from the time of `os`, and its disk is slow. It may
+    not lead, and follows nobody: nothing but its policy asks for a flush."""
+    scene = _under("os")
+    cluster = scene.cluster
+    scene.wrote(A, 5)
+    scene.settle()
+    cluster.kill(A)
+    cluster.configure("t", "flush.policy", "commit")
+    for one in (B, C):
+        cluster.kill(one)
+        cluster.run(10)
+    life = cluster.start(A)
+    life.storage.hold()
+    cluster.run(KNOWN_MS)
+    assert scene.leader() is None
+    assert not life.logs.kept()
+    life.storage.let_go()
+    cluster.run(KNOWN_MS)
+    assert life.logs.kept()
+
+
 @pytest.mark.parametrize("policy", ["os", "commit", "interval"])
 def test_a_kill_of_all_loses_nothing_under_any_policy(policy: str) -> None:
     scene = _under(policy, interval_ms="1000")

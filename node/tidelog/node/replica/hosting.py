@@ -170,7 +170,7 @@ class Hosting:
             self._drop(now, key)
             return
         try:
-            replica = self._replicas.get(key) or self._open(topic, partition)
+            replica = self._replicas.get(key) or self._open(now, topic, partition)
             self._take_role(now, topic, replica)
         except (CorruptError, Rejected) as fault:
             broken = self._take_offline(now, key)
@@ -283,7 +283,7 @@ class Hosting:
             )
         return found
 
-    def _open(self, topic: TopicView, partition: Partition) -> Replica:
+    def _open(self, now: Instant, topic: TopicView, partition: Partition) -> Replica:
         settings = self._settings_of(topic)
         log = self._logs.create(topic.name, partition, topic.id, settings.log)
         replica = Replica(topic.name, partition, topic.id, log, rules_of(settings.log))
@@ -292,6 +292,7 @@ class Hosting:
         replica.policy = log.settings.flush
         replica.kept = Offset(min(self._logs.high_watermark(topic.name, partition), log.end))
         self._replicas.add(replica)
+        replica.begin_vouching(now)  # it may have no role for long: nobody may lead
         return replica
 
     def _take_role(self, now: Instant, topic: TopicView, replica: Replica) -> None:
