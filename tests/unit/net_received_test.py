@@ -166,6 +166,29 @@ def test_a_request_that_waits_itself_is_not_ended_for_it() -> None:
         assert grows.account not in received.relieve(Instant(second * SECOND))
 
 
+def test_a_favoured_request_that_is_never_begun_ends_its_connection_while_others_wait() -> None:
+    """It has come, and waits for a request before it on its connection, for as long as its client
+    likes: nothing is read there, so nothing of it is missing."""
+    received, peers = crowd()
+    stuck, busy = peers[-1], waiting(received, LARGE)
+    stuck.come = 0
+    for second in range(limits.INCOMPLETE_REQUEST_MS // 1_000 + 1):
+        assert stuck.account not in received.relieve(Instant(second * SECOND))
+    late = Instant(ms(limits.INCOMPLETE_REQUEST_MS) + SECOND)
+    assert stuck.account in received.relieve(late)
+    stuck.account.close()
+    assert busy.granted == 1
+    assert busy.account not in received.relieve(late), "its own time begins now"
+
+
+def test_a_favoured_request_that_keeps_nobody_waiting_has_all_the_time_it_likes() -> None:
+    received, peers = crowd()
+    waiting(received, ORDINARY)
+    peers[-1].come = 0
+    for second in range(30):
+        assert peers[-1].account not in received.relieve(Instant(second * SECOND))
+
+
 def test_a_complete_request_starts_its_connection_s_time_again() -> None:
     received, peers = crowd()
     waiting(received, ORDINARY)

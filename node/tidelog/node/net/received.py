@@ -9,7 +9,9 @@ Nobody waits for ever:
 - Of those who wait for each size, the one that waits longest may go on where the room is taken by
   requests that are not complete: one after the other they are completed, and give their room back.
 - While others wait, a request that does not come ends its connection: one of which no byte comes
-  for some seconds, and one that is not complete after some more.
+  for some seconds, and one that is not complete after some more. So does one that went on beyond
+  the room for those who wait, and is not begun by then: it may have come, and have to wait for
+  another request of its connection.
 """
 
 from collections import deque
@@ -91,14 +93,32 @@ class Account:
 class _Line:
     """Those who wait for buffers of one size."""
 
-    __slots__ = ("favoured", "room", "waiting")
+    __slots__ = ("_favoured", "room", "since", "waiting")
 
     def __init__(self) -> None:
         self.room = 0
         self.waiting: deque[tuple[Account, int]] = deque()
         """With what each wants its buffer to grow by."""
-        self.favoured: Account | None = None
-        """Who may go beyond the limit until its request is complete."""
+        self._favoured: Account | None = None
+        self.since: Instant | None = None
+        """When that was first seen."""
+
+    @property
+    def favoured(self) -> Account | None:
+        """Who may go beyond the limit until its request is begun."""
+        return self._favoured
+
+    @favoured.setter
+    def favoured(self, who: Account | None) -> None:
+        self._favoured, self.since = who, None
+
+    def overdue(self, now: Instant) -> Account | None:
+        """Who has been favoured for so long that it must let others go on."""
+        if self._favoured is None or not self.waiting:
+            return None
+        if self.since is None:
+            self.since = now
+        return self._favoured if now - self.since > _INCOMPLETE_MAX else None
 
 
 class ReceivedBytes:
@@ -219,7 +239,11 @@ class ReceivedBytes:
     def relieve(self, now: Instant) -> list[Account]:
         """Asked each second while it is scarce: who must end, for others wait."""
         self._reclaim()
-        return [who for who in self._holders if self._is_late(who, now)] if self.is_scarce else []
+        if not self.is_scarce:
+            return []
+        late = dict.fromkeys(who for who in self._holders if self._is_late(who, now))
+        overdue = (line.overdue(now) for line in (self._ordinary, self._large))
+        return [*(late | {who: None for who in overdue if who is not None})]
 
     def _is_late(self, who: Account, now: Instant) -> bool:
         come = who.incomplete() if who.line is None else 0
