@@ -18,7 +18,7 @@ from tidelog.node.log.directories import FULL, LogDirectories, is_full
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.kept import KeptFile
 from tidelog.node.log.ownership import Owner
-from tidelog.node.log.rounds import Round
+from tidelog.node.log.rounds import Round, want_what_was_left
 from tidelog.node.log.settings import LogSettings
 
 FLUSH_TAKES_MS = (0.1, 0.1, 0.3, 1.0, 20.0)
@@ -95,6 +95,7 @@ class SimulatedStorage:
         self.logs.open(lambda _: defaults, NOW_MS)
         for one in self.logs.working:
             one.rounds.wake = partial(self._wake, one)
+            want_what_was_left(one, self._loop.now())
 
     # -- rounds, as the shell's threads make them
 

@@ -6,7 +6,7 @@ import pytest
 
 from harness.scenes import Scene
 from harness.simulated_cluster import A, B, C
-from tidelog.kernel.ids import BrokerId, Partition
+from tidelog.kernel.ids import COORDINATOR_ID, BrokerId, Partition
 
 ALL = (A, B, C)
 KEY = ("t", Partition(0))
@@ -168,6 +168,23 @@ def test_what_a_killed_broker_had_not_flushed_is_flushed_though_nobody_leads(pol
     _dark(scene, A)
     scene.start(A)
     assert scene.end(A) == 5
+
+
+@pytest.mark.parametrize("policy", ["interval", "bytes", "commit"])
+def test_what_a_killed_broker_had_not_flushed_is_flushed_before_it_hears_of_its_topics(
+    policy: str,
+) -> None:
+    """By the brokers' own policy: a topic's comes with the metadata."""
+    scene = Scene(*ALL)
+    cluster = scene.cluster
+    scene.wrote(A, 5)
+    cluster.kill(A)
+    cluster.network.cut(A, COORDINATOR_ID)
+    limits = {"log.flush.interval.ms": "100", "flush.bytes": "1000"}
+    life = cluster.start(A, **limits, **{"flush.policy": policy})
+    cluster.run(300)
+    assert not list(life.replicas)
+    assert [(log.end, log.recovery_point) for log in life.logs] == [(5, 5)]
 
 
 def test_a_tail_of_before_commit_is_not_said_to_be_kept_before_a_flush_covered_it() -> None:

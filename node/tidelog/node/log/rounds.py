@@ -133,4 +133,12 @@ class Rounds:
         return logs
 
 
+def want_what_was_left(logs: Iterable[Log], now: Instant) -> None:
+    """At a start: a killed process could not flush what its policy bounds, and it may be long until
+    a log takes part in anything."""
+    for log in logs:
+        if log.owes_flush:
+            log.dirty.ask(now)
+
+
 def _nobody_flushes(_when: Instant) -> None: ...

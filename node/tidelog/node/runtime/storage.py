@@ -26,6 +26,7 @@ from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.log import Log
 from tidelog.node.log.ownership import Owner
+from tidelog.node.log.rounds import want_what_was_left
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.runtime.cache_keeper import CacheKeeper, Kept
@@ -132,6 +133,8 @@ class Storage:
             self._kept[one] = self._keep(one)
             if one.failure is not None:
                 self._tell(one)
+            else:
+                want_what_was_left(one, Instant(time.monotonic_ns()))
 
     def _lock(self, directory: LogDirectory, place: DiskDirectory) -> None:
         try:
