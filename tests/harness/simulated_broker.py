@@ -66,6 +66,8 @@ class Life:
         self.paused = False
         self.serving = False
         self.stopping = False
+        self.is_closed = False
+        """By a clean stop, whose last act it is to flush and to write its checkpoints."""
         self.connection = 0
         self.asleep: list[Callable[[], None]] = []
         """What came due while it stood still."""
@@ -372,6 +374,7 @@ class Life:
     def close_clean(self) -> None:
         self.machine.close()
         self.storage.close_clean(self.high_watermarks())
+        self.is_closed = True
 
     def _on_image_changed(self, image: MetadataImage, changes: Changes) -> None:
         self.steps.take(self.world.now, image, changes)

@@ -79,6 +79,8 @@ class SimulatedCluster(TopicRequests):
         self.transactions = Ways(self.network, self.lives)
         self.transactor = Transactor(self)
         self.incarnations = dict.fromkeys(self.disks, 0)
+        self.ended_at: dict[BrokerId, Instant] = {}
+        """When the latest life of each that is over ended."""
         self._swept: dict[BrokerId, int] = {}
         self.notes: list[tuple[BrokerId, str, TopicPartition, Fields]] = []
         self.coordinator = SimulatedCoordinator(
@@ -186,6 +188,7 @@ class SimulatedCluster(TopicRequests):
 
     def _ended(self, life: Life) -> None:
         life.alive = False
+        self.ended_at[life.me] = self.now
         self.transactions.ended(life)
         self.network.died(life.me)
         self.timeline.after(DEATH_KNOWN_MS, partial(self._tell_lost, life))

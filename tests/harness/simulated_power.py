@@ -4,6 +4,7 @@ may be lost is what the policy says."""
 from random import Random
 from typing import Any, Final
 
+from harness.simulated_ages import Ages
 from harness.simulated_clients import Clients, Write
 from harness.simulated_cluster import SimulatedCluster
 from harness.simulated_histories import History
@@ -16,6 +17,7 @@ MESSAGES: Final = 20
 INTERVAL_MS: Final = 100
 ROUND_MS: Final = 2 * 1.5 * max(FLUSH_TAKES_MS)
 """What is wanted may wait for the round under way, and then for its own."""
+AGE_MS: Final = {"interval": INTERVAL_MS, "bytes+interval": 1_000}
 POLICIES: Final = (
     {"flush_policy": "commit"},
     {"flush_policy": "commit"},
@@ -72,6 +74,9 @@ class PowerHistory(History):
         self._draws = draws
         self._cuts: list[Instant] = []
         self.clients: DatedClients = DatedClients(self.cluster)
+        self.ages: Ages | None = None
+        if self.policy in AGE_MS and not self.changes:
+            self.ages = Ages(self.cluster, AGE_MS[self.policy] + ROUND_MS)
         self.cluster.configure("t", "unclean.leader.election.enable", "false")
 
     def run(self) -> None:
@@ -112,17 +117,11 @@ class PowerHistory(History):
 
     def _check_loss(self, lost: list[Piece]) -> None:
         assert self.policy != "commit", ("acknowledged, flushed, and lost", lost)
-        if self.policy == "interval":
-            for piece in lost:
-                self._check_age(piece.crc, INTERVAL_MS + ROUND_MS)
+        if self.ages is not None:
+            old = [piece for piece in lost if piece not in self.ages.lost_young]
+            assert not old, ("lost, though each replica had it for long", old)
         elif self.policy == "messages":
             self._check_number(sum(one.end - one.base for one in lost))
-
-    def _check_age(self, crc: int, most_ms: float) -> None:
-        acked = self.clients.acked_at.get(crc)
-        if acked is not None:
-            since = min((cut - acked for cut in self._cuts if cut >= acked), default=0)
-            assert since <= ms(most_ms), ("flushed by its age, and lost", since)
 
     def _check_number(self, records: int) -> None:
         """Beside those that wait for a flush there are those that came while one was under way."""
