@@ -454,6 +454,10 @@ class Segment:
         Every batch up to the last index entry is accounted for in the indexes.
         """
         self.load_indexes()
+        # What a close added behind the last offset entry is found again by the walk below. If it
+        # stayed, offset entries of a smaller interval would get no time entries of their own, and
+        # a cut would forget how late the batches before them are.
+        self.times.cut_from(self.offsets.offsets[-1] + 1 if len(self.offsets) else 0)
         self.max_timestamp, self.max_timestamp_offset = self.times.last()
         self._bytes_since_entry = 0
         self._recent_lasts.clear()
