@@ -70,8 +70,10 @@ def flip(position: int, *, segment: int) -> Damage:
 def torn_append(place: Path) -> None:
     """Half of a batch at the end, as a killed write leaves it."""
     file = logs_of(place)[-1]
+    batch = logs_of(place)[0].read_bytes()
+    size = 12 + int.from_bytes(batch[8:12], "big")
     with file.open("ab") as stream:
-        stream.write(logs_of(place)[0].read_bytes()[:500])
+        stream.write(batch[: size // 2])
 
 
 def cut_tail(place: Path) -> None:

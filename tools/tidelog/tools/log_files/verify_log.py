@@ -215,14 +215,14 @@ class _LogCheck:
         self._report.looked.segments += 1
         watch = self._watch(base, file.size)
         walk = Walk(file, next_offset=base, epoch=self._epoch)
-        expected = base
+        expected: int | None = base
         for seen in walk:
             self._report.read(seen.size)
             if seen.wrong is not None or seen.header is None:
                 self._judge(base, file, walk, seen)
-                watch = None
+                watch = expected = None  # what is missing there is no gap
                 continue
-            if seen.header.base_offset > expected and not self._known.compacted:
+            if expected is not None and seen.header.base_offset > expected:
                 self._remark_gap(base, seen, expected)
             expected = seen.header.next_offset
             self._note(file, seen.position, seen.header)
@@ -239,7 +239,9 @@ class _LogCheck:
         )
 
     def _remark_gap(self, base: int, seen: Seen, expected: int) -> None:
-        """Nobody knows that the log was compacted here: its leader may have been."""
+        """Unless the log was compacted here, its leader must have been."""
+        if self._known.compacted:
+            return
         self._has_gaps = True
         offset = expected if seen.header is None else seen.header.base_offset
         reason = f"offset {offset} follows {expected - 1}: compaction elsewhere left a gap"
