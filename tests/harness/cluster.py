@@ -207,7 +207,8 @@ class Cluster:
         """Nor holds anything of the machine, though the next start may find that one ran."""
         until(lambda: not self.pids(), f"no process is left of {self.folder}")
         for run in self.runs:
-            assert memory_of_run(run.run_id) == []
+            left = memory_of_run(run.run_id)
+            assert left == [], (left, self.logs())
             assert not Path(run.runtime_dir).exists()
             for address in run.bootstrap.split(","):
                 assert not _is_listening(address), address
