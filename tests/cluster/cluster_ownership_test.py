@@ -13,14 +13,21 @@ import pytest
 from msgspec import structs
 
 from harness.cluster import STAND_INS, Cluster, Finished, until
-from harness.mounts import SHARED_MEMORY, need_mounts, own_mounts, read_only, small_disk
+from harness.mounts import (
+    SHARED_MEMORY,
+    TEMPORARY,
+    need_mounts,
+    own_mounts,
+    read_only,
+    small_disk,
+    small_temporary,
+)
 from tidelog.node.ipc.board import memory_of_run
 from tidelog.tools.supervisor import runs
 from tidelog.tools.supervisor.disks import detach
 
 pytestmark = pytest.mark.slow
 
-_TEMPORARY = Path("/tmp")  # noqa: S108 -- a file system of the test's own
 _BYTES = 128 << 20
 _CONTAINER = ("unshare", "-pf", "--mount-proc")
 _STARTS = ("up", "--detach", "--base-port", "0", "--brokers", "1")
@@ -49,12 +56,12 @@ def in_container(cluster: Cluster, *words: str) -> Finished:
 def test_a_start_with_other_shared_memory_leaves_a_running_cluster_alone() -> None:
     need_mounts()
     with own_mounts():
-        small_disk(_TEMPORARY, _BYTES)
+        small_temporary(_BYTES)
         small_disk(SHARED_MEMORY, _BYTES)
-        with Cluster(_TEMPORARY / "a", program=STAND_INS, options=["--ephemeral"]) as cluster:
+        with Cluster(TEMPORARY / "a", program=STAND_INS, options=["--ephemeral"]) as cluster:
             with own_mounts():
                 small_disk(SHARED_MEMORY, _BYTES)
-                with Cluster(_TEMPORARY / "b", program=STAND_INS):
+                with Cluster(TEMPORARY / "b", program=STAND_INS):
                     pass
             assert cluster.data.is_dir()
             assert cluster.status()["state"] == "running"
@@ -66,10 +73,10 @@ def test_a_start_in_another_container_leaves_a_running_cluster_alone(
 ) -> None:
     need_mounts()
     with own_mounts():
-        small_disk(_TEMPORARY, _BYTES)
+        small_temporary(_BYTES)
         small_disk(SHARED_MEMORY, _BYTES)
-        with Cluster(_TEMPORARY / "a", program=STAND_INS, options=["--ephemeral"]) as cluster:
-            other = Cluster(_TEMPORARY / "b", program=STAND_INS)
+        with Cluster(TEMPORARY / "a", program=STAND_INS, options=["--ephemeral"]) as cluster:
+            other = Cluster(TEMPORARY / "b", program=STAND_INS)
             other.folder.mkdir()
             with own_mounts():
                 if not shares_memory:
@@ -84,8 +91,8 @@ def test_a_cluster_is_seen_and_ended_from_another_container() -> None:
     """That shares its folders; no number of the kernel is of use there."""
     need_mounts()
     with own_mounts():
-        small_disk(_TEMPORARY, _BYTES)
-        with Cluster(_TEMPORARY / "a", program=STAND_INS) as cluster:
+        small_temporary(_BYTES)
+        with Cluster(TEMPORARY / "a", program=STAND_INS) as cluster:
             refused = in_container(cluster, *_STARTS)
             assert "is already running (in another container)" in refused.err
             assert (
@@ -200,10 +207,10 @@ def test_a_cluster_whose_folder_is_replaced_does_not_touch_the_other_one(
 def test_a_cluster_ends_when_its_disk_is_unmounted() -> None:
     need_mounts()
     with own_mounts():
-        small_disk(_TEMPORARY, _BYTES)
-        place = _TEMPORARY / "disk"
+        small_temporary(_BYTES)
+        place = TEMPORARY / "disk"
         small_disk(place, _BYTES)
-        cluster = Cluster(_TEMPORARY / "a", program=STAND_INS, options=["--data", str(place / "d")])
+        cluster = Cluster(TEMPORARY / "a", program=STAND_INS, options=["--data", str(place / "d")])
         with contextlib.suppress(FileNotFoundError), cluster:
             detach(place)
             ends(cluster)

@@ -215,20 +215,7 @@ class HandlerBench:
         )
         replicas, waiting = Replicas(), Waiting(self.alarms.append)
         self.configs, self.logs = BrokerSettings(ME, _named(settings)), _logs(directory)
-        self.replication = Replication(
-            Surroundings(
-                me=ME,
-                incarnation=Incarnation(1),
-                replicas=replicas,
-                waiting=waiting,
-                rings=NoRings(),
-                wall_ms=lambda _: START_MS,
-                lag_max_ms=lambda: 10_000,
-                note=lambda *_: None,
-                on_storage_failure=lambda one, error: self.failures.append((one.key, str(error))),
-                wake=lambda: None,
-            )
-        )
+        self.replication = Replication(self._surroundings(replicas, waiting))
         self.replication.registered(self.now, Offset(1))
         self.hosting = Hosting(
             me=ME,
@@ -263,6 +250,20 @@ class HandlerBench:
         )
         self.dispatcher = Dispatcher(self.broker, routes())
         self.replay(ClusterCreated("cluster"), _registered(), BrokerUnfenced(ME, Offset(1)))
+
+    def _surroundings(self, replicas: Replicas, waiting: Waiting) -> Surroundings:
+        return Surroundings(
+            me=ME,
+            incarnation=Incarnation(1),
+            replicas=replicas,
+            waiting=waiting,
+            rings=NoRings(),
+            wall_ms=lambda _: START_MS,
+            lag_max_ms=lambda: 10_000,
+            note=lambda *_: None,
+            on_storage_failure=lambda one, error: self.failures.append((one.key, str(error))),
+            wake=lambda: None,
+        )
 
     def _aside(self, work: Steps[Any], done: Callable[[Instant, Any], None]) -> None:
         def do() -> None:

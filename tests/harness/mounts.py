@@ -6,11 +6,13 @@ stays in. Nothing is left on the machine even where the test is killed.
 
 import ctypes
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from harness.need import need_that
+from harness.tidy_checks import ROOT
 from tidelog.tools.supervisor.disks import lacking, this_machine
 
 _CLONE_FS, _CLONE_NEWNS = 0x200, 0x0002_0000
@@ -18,6 +20,7 @@ _MS_RDONLY, _MS_REMOUNT = 1, 32
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _LIBC = ctypes.CDLL(None, use_errno=True)
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 -- where Linux has it
+TEMPORARY = Path("/tmp")  # noqa: S108 -- hidden by a file system of the test's own
 
 
 def _call(name: str, *words: object) -> None:
@@ -72,6 +75,21 @@ def small_disk(place: Path, size_bytes: int) -> None:
     """An empty file system of that size; only inside `own_mounts`."""
     place.mkdir(parents=True, exist_ok=True)
     _mount("tidelog-test", place, "tmpfs", 0, f"size={size_bytes}")
+
+
+def small_temporary(size_bytes: int) -> None:
+    """An empty `/tmp`, but for the programs that run the tests: a checkout may lie there."""
+    programs = [ROOT, *(Path(one) for one in {sys.prefix, sys.base_prefix})]
+    kept = [
+        (place, os.open(place, os.O_PATH))
+        for place in programs
+        if place.is_relative_to(TEMPORARY) and (place == ROOT or not place.is_relative_to(ROOT))
+    ]
+    small_disk(TEMPORARY, size_bytes)
+    for place, descriptor in kept:
+        place.mkdir(parents=True)
+        _mount(f"/proc/self/fd/{descriptor}", place, None, _MS_BIND)
+        os.close(descriptor)
 
 
 def small_shared_memory(size_bytes: int) -> None:
