@@ -35,6 +35,7 @@ class Writer:
         self._epoch = 0
         self._snapshot: SaveSnapshot | None = None
         self._busy = False
+        self._closed = False
 
     def append(self, batch: Append, epoch: int) -> None:
         self._batches.append(batch)
@@ -47,12 +48,12 @@ class Writer:
         self._next()
 
     def close(self) -> None:
-        """Wait for what is under way; nothing new begins."""
-        self._busy = True
+        """Wait for what is under way; nothing new begins, also when that is told on the loop."""
+        self._closed = True
         self._thread.shutdown(wait=True)
 
     def _next(self) -> None:
-        if self._busy:
+        if self._busy or self._closed:
             return
         if self._batches:
             self._busy = True
