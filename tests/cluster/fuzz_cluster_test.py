@@ -39,9 +39,7 @@ def test_no_request_ends_a_process_or_keeps_others_from_their_answers(
 def test_a_request_that_ends_a_broker_is_found_and_its_frames_are_kept(tmp_path: Path) -> None:
     """One that is planted: long names make member ids that no answer can carry."""
     planted = Attacked(program=("-m", "harness.fuzz_plant"))
-    # Its last line may be in the log a moment before the process is gone.
-    told = r"broker-\d( ended|\.log: .*no answer can carry this)"
-    with pytest.raises(WentWrong, match=told):
+    with pytest.raises(WentWrong, match=r"broker-\d ended"):
         fuzz_cluster.run(tmp_path, SEED, REQUESTS, planted)
     kept = [path.read_text() for path in tmp_path.glob("*.frames")]
     assert any(kept)

@@ -9,6 +9,7 @@ says again and `--shrink` makes few.
 """
 
 import argparse
+import contextlib
 import json
 import random
 import sys
@@ -42,6 +43,7 @@ from tidelog.wire.registry import MODULES, api_for
 
 BROKERS: Final = 3
 ATTACKERS: Final = 2
+ENDS_WITHIN_S: Final = 5.0
 GROWTH_BYTES_MAX: Final = 256 << 20
 """Of one process."""
 KEPT: Final = "kept"
@@ -112,6 +114,11 @@ class Watch:
 
     def look(self) -> None:
         """WentWrong where something is not as it was."""
+        logged = self.look_at_logs()
+        if logged:
+            # A process that crashes says so just before it is gone: tell of both.
+            with contextlib.suppress(AssertionError):
+                until(self._has_one_ended, "a process ends after its last words", ENDS_WITHIN_S)
         living = self._living()  # without those whose slots are being written just now
         complaints = [
             f"{name} ended (pid {pid})"
@@ -125,9 +132,12 @@ class Watch:
             for name, size in self.grown.items()
             if size > GROWTH_BYTES_MAX
         ]
-        complaints += self.look_at_logs()
+        complaints += logged
         if complaints:
             raise WentWrong("\n".join(complaints[:20]))
+
+    def _has_one_ended(self) -> bool:
+        return any(map(proc.is_gone, self.pids.values()))
 
     def requests(self) -> int:
         """How many the brokers have begun."""
