@@ -3,19 +3,17 @@
 They come from Maven Central through the ordinary `mvn`, once, into a cache directory.
 """
 
-import fcntl
-import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from harness.need import need
+from harness.tools_cache import BUILD_SECONDS_MAX, is_made, made_once
 
 KAFKA_VERSION = "4.3.1"
 LOG4J_VERSION = "2.24.3"
-CACHE_VARIABLE = "HARNESS_TOOLS_CACHE"
-DEFAULT_CACHE = Path(__file__).resolve().parents[2] / ".tools-cache"
 
 Artifacts = Sequence[tuple[str, str, str]]
 ARTIFACTS = (
@@ -70,10 +68,9 @@ def need_streams() -> str:
 def _classpath(name: str, artifacts: Artifacts) -> str:
     """Java runs it; Maven is needed only by who has to fetch it."""
     need("java")
-    libs = _cache() / name
-    if not libs.is_dir():
+    if not is_made(name):
         need("mvn")
-        _fetch_once(libs, artifacts)
+    libs = made_once(name, partial(_fetch, artifacts))
     return f"{libs}:{libs}/*"
 
 
@@ -99,48 +96,29 @@ def run_kafka_tool(
     )
 
 
-def _cache() -> Path:
-    given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else DEFAULT_CACHE
-
-
-def _fetch_once(libs: Path, artifacts: Artifacts) -> None:
-    """Fill the cache; of many test processes one fetches and the others wait for it."""
-    libs.parent.mkdir(parents=True, exist_ok=True)
-    with (libs.parent / "kafka.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if libs.is_dir():
-            return
-        with tempfile.TemporaryDirectory(dir=libs.parent) as scratch:
-            _fetch(Path(scratch), libs, artifacts)
-
-
-def _fetch(scratch: Path, libs: Path, artifacts: Artifacts) -> None:
+def _fetch(artifacts: Artifacts, libs: Path) -> None:
     rows = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{version}</version></dependency>"
         for group, artifact, version in artifacts
     )
-    (scratch / "pom.xml").write_text(
-        "<project><modelVersion>4.0.0</modelVersion><groupId>tidelog</groupId>"
-        f"<artifactId>kafka-libs</artifactId><version>1</version><dependencies>{rows}"
-        "</dependencies></project>"
-    )
-    target = scratch / "jars"
+    with tempfile.TemporaryDirectory() as project:
+        pom = Path(project) / "pom.xml"
+        pom.write_text(
+            "<project><modelVersion>4.0.0</modelVersion><groupId>tidelog</groupId>"
+            f"<artifactId>kafka-libs</artifactId><version>1</version><dependencies>{rows}"
+            "</dependencies></project>"
+        )
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+        run_maven(pom, *goal, f"-DoutputDirectory={libs}")
+    (libs / "log4j2.properties").write_text(LOG4J_PROPERTIES)
+
+
+def run_maven(pom: Path, *goal: str) -> None:
+    """Run goals of a project, which may download what they need."""
     subprocess.run(
-        [
-            "mvn",
-            "-q",
-            "-B",
-            "-f",
-            str(scratch / "pom.xml"),
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-            f"-DoutputDirectory={target}",
-        ],
+        ["mvn", "-q", "-B", "-f", str(pom), *goal],
         check=True,
         capture_output=True,
+        timeout=BUILD_SECONDS_MAX,
     )
-    (target / "log4j2.properties").write_text(LOG4J_PROPERTIES)
-    # The rename is the last step: whoever sees the directory sees all of it.
-    target.rename(libs)

@@ -1,16 +1,14 @@
 """Programs of PySpark, and its Kafka connector's jars, fetched once into the tools' cache."""
 
-import fcntl
 import os
-import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
-from harness.kafka_jars import CACHE_VARIABLE, DEFAULT_CACHE
+from harness.kafka_jars import run_maven
 from harness.need import need
 from harness.tidy_checks import PYTHON_ROOTS, ROOT
+from harness.tools_cache import made_once
 
 SPARK_VERSION = "4.2.0"
 JARS = (
@@ -26,7 +24,7 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def connector_jars() -> Path:
     """The folder that holds the four jars."""
     need("java", "mvn")
-    return _made(f"spark-jars-{SPARK_VERSION}", _fetch_jars)
+    return made_once(f"spark-jars-{SPARK_VERSION}", _fetch_jars)
 
 
 def environment() -> dict[str, str]:
@@ -51,23 +49,6 @@ def kept_in(folder: Path) -> dict[str, str]:
     }
 
 
-def _made(name: str, make: Callable[[Path], None]) -> Path:
-    """A folder of the cache; of many test processes one makes it, the others wait."""
-    given = os.environ.get(CACHE_VARIABLE)
-    folder = (Path(given) if given else DEFAULT_CACHE) / name
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not folder.is_dir():
-                with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-                    work = Path(scratch) / "work"
-                    work.mkdir()
-                    make(work)
-                    work.rename(folder)
-    return folder
-
-
 def _fetch_jars(folder: Path) -> None:
     rows = "".join(
         f"<artifactItem><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
@@ -82,5 +63,4 @@ def _fetch_jars(folder: Path) -> None:
             "<artifactId>maven-dependency-plugin</artifactId><configuration><artifactItems>"
             f"{rows}</artifactItems></configuration></plugin></plugins></build></project>"
         )
-        goal = ["dependency:copy", f"-DoutputDirectory={folder}"]
-        subprocess.run(["mvn", "-q", "-B", "-f", str(pom), *goal], check=True, capture_output=True)
+        run_maven(pom, "dependency:copy", f"-DoutputDirectory={folder}")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.kafka_jars import CACHE_VARIABLE, KAFKA_VERSION, need_kafka
+from harness.kafka_jars import KAFKA_VERSION, need_kafka
 from harness.need import need, need_that
+from harness.tools_cache import CACHE_VARIABLE
 
 ABSENT = "no-such-program-here"
 

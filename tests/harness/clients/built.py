@@ -1,23 +1,19 @@
 """Builds the driver programs of clients that are not Python, once for each state of their source.
 
 What is built lies in the tools' cache under a name made from the sources, so a change builds anew
-and a second run of the tests builds nothing. Of many test processes one builds, the others wait.
+and a second run of the tests builds nothing.
 """
 
-import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from harness.need import need
+from harness.tools_cache import BUILD_SECONDS_MAX, clock_stopped, made_once
 
 HERE = Path(__file__).resolve().parent
-CACHE_VARIABLE = "HARNESS_TOOLS_CACHE"
-DEFAULT_CACHE = HERE.parents[2] / ".tools-cache"
 
 
 def franz() -> list[str]:
@@ -63,30 +59,13 @@ def _java(name: str, classpath: str, sources: list[str]) -> Path:
 def built(name: str, sources: list[str], build: Callable[[Path], None]) -> Path:
     """The folder that `build` made from a copy of these sources."""
     digest = hashlib.sha256(b"".join((HERE / name / source).read_bytes() for source in sources))
-    folder = _cache() / f"{name}-{digest.hexdigest()[:16]}"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not folder.is_dir():
-                _build_aside(folder, [HERE / name / source for source in sources], build)
-    return folder
 
-
-def _cache() -> Path:
-    given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else DEFAULT_CACHE
-
-
-def _build_aside(folder: Path, sources: list[Path], build: Callable[[Path], None]) -> None:
-    """Build elsewhere and rename last: whoever sees the folder sees all of it."""
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        work = Path(scratch) / "work"
-        work.mkdir()
+    def copied_and_built(folder: Path) -> None:
         for source in sources:
-            shutil.copy(source, work)
-        build(work)
-        work.rename(folder)
+            shutil.copy(HERE / name / source, folder)
+        build(folder)
+
+    return made_once(f"{name}-{digest.hexdigest()[:16]}", copied_and_built)
 
 
 def _go_build(folder: Path) -> None:
@@ -96,10 +75,11 @@ def _go_build(folder: Path) -> None:
 def go_build(folder: Path, program: str) -> None:
     """Build the Go program of a folder.
 
-    There is no time limit but the test's own: on a new machine the command first downloads its
-    modules and compiles the standard library. All programs share the flags, and so that work.
+    On a new machine the command first downloads its modules and compiles the standard library.
+    All programs share the flags, and so that work.
     """
-    _run(folder, "go", "build", "-mod=readonly", "-trimpath", "-o", program, ".")
+    with clock_stopped():
+        _run(folder, "go", "build", "-mod=readonly", "-trimpath", "-o", program, ".")
 
 
 def _npm_install(folder: Path) -> None:
@@ -114,5 +94,6 @@ def _run(folder: Path, *command: str) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
+        timeout=BUILD_SECONDS_MAX,
     )
     assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}"
