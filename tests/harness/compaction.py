@@ -9,7 +9,7 @@ from tidelog.node.log.cleaner import Candidate, candidate, job_for
 from tidelog.node.log.cleaning import Cleaned, Job, clean
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
-from tidelog.node.log.swap import OnLoop, put_in_force
+from tidelog.node.log.swap import OnLoop, discard_unfinished, put_in_force
 from tidelog.wire.codecs import Codec
 from tidelog.wire.log_files import Aborted, decode_aborted, file_name
 from tidelog.wire.records import (
@@ -87,6 +87,7 @@ def compact(
         if not isinstance(done, Cleaned):
             logs.note_cleaned(log.name.key, done.end)  # type: ignore[attr-defined] # Finished
         elif not put_in_force(log, done, found.cuts, remove_at_ms, on_loop or at_once):
+            discard_unfinished(log.directory)
             return found
     checkpoint(logs)
     return found

@@ -20,7 +20,7 @@ from tidelog.node.log.contracts import LogName
 from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
-from tidelog.node.log.swap import put_in_force
+from tidelog.node.log.swap import discard_unfinished, put_in_force
 from tidelog.wire.records import Record, build_batch, place_batch
 
 SETTINGS = LogSettings(
@@ -262,6 +262,7 @@ class Life:
                     self.finished(found, result)
                     return
                 if not put_in_force(found.log, result, found.cuts, self.now_ms, self.between):
+                    discard_unfinished(found.log.directory)
                     self.compactions.overtaken(found, self.now_ms)
                     return
                 done = result.old[-1].end

@@ -75,7 +75,8 @@ def prepare_swap(directory: Directory, base: int) -> None:
 def put_in_force(
     log: "Log", cleaned: "Cleaned", cuts: int, remove_at_ms: int, on_loop: OnLoop
 ) -> bool:
-    """In a thread that may block. False if the log is not what it was when the pass began.
+    """In a thread that may block. False if the log is not what it was when the pass began: then the
+    caller ends the pass, and calls `discard_unfinished` when nobody writes for it any more.
 
     `cuts` is how often its end had been cut off by then.
     """
@@ -84,7 +85,6 @@ def put_in_force(
     if swap is not None:
         log.directory.sync()
     if swap is None or not on_loop(partial(swap.take, remove_at_ms)):
-        discard_unfinished(log.directory)
         return False
     # The old names must be gone for good before a new file may be called like one of them.
     log.directory.sync()

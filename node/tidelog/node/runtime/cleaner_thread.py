@@ -21,7 +21,7 @@ from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.log import Log
 from tidelog.node.log.retention import Sweep
-from tidelog.node.log.swap import put_in_force
+from tidelog.node.log.swap import discard_unfinished, put_in_force
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.runtime.cleaner_worker import Failed, Order, Worker, WorkerDiedError
 from tidelog.node.runtime.flusher import Flusher
@@ -308,13 +308,21 @@ class CleanerThread:
                         self._note_failure(found, done, failure)
                     case Cleaned(old):
                         if not self._put_in_force(found, result):
-                            self._on_loop(partial(self._overtaken, found))
+                            self._discard(worker, found)
                             return False
                         done = old[-1].end
         except WorkerDiedError as error:
             self._note_failure(found, done, Failure(Cause.WORKER_DIED, str(error)))
             return False
         return True
+
+    def _discard(self, worker: Worker, found: Candidate) -> None:
+        """Remove what the pass has written. The worker must be dead by then: it is writing the next
+        segment, and would leave files of which only some are removed. A start would take the index
+        of a `.swap` whose log is gone for that of the old segment."""
+        worker.end()
+        discard_unfinished(found.log.directory)
+        self._on_loop(partial(self._overtaken, found))
 
     def _note_failure(self, found: Candidate, done: int, failure: Failure) -> None:
         self._on_loop(partial(self._failed, found, done, failure))

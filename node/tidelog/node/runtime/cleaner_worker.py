@@ -136,8 +136,13 @@ class Worker:
         """From any thread: what it was doing is found unfinished, and removed, later."""
         self._process.kill()
 
+    def end(self) -> None:
+        """Kill it, and wait until it is dead: from then on it touches no file."""
+        self._process.kill()
+        self._process.wait()
+
     def close(self) -> None:
-        """It ends when nothing more is ordered; what it still does is not waited for."""
+        """It ends when nothing more is ordered; what it still does is thrown away."""
         self._process.kill()
         with self._process:  # closes the pipes and collects it
             pass
