@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.compaction import append, batches_of, compact, records_of
+from harness.few_descriptors import FewDescriptors
 from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
 from harness.mortal_disk import KilledError, MortalDisk, after_calls
 from tidelog.node.log.directory import LogDirectory
@@ -96,7 +97,7 @@ def test_what_a_cut_took_never_comes_back_from_a_pass(
     assert power or (b"new", b"4") in [(row.key, row.value) for row in rows]
 
 
-@pytest.mark.parametrize("cut_after", [1, 2], ids=["begun", "taken"])
+@pytest.mark.parametrize("cut_after", [1, 2, 3], ids=["begun", "taken", "finished"])
 @pytest.mark.parametrize("calls", range(16))
 def test_a_power_loss_within_such_a_cut_leaves_one_of_the_histories(
     calls: int, cut_after: int
@@ -124,6 +125,8 @@ def cut_dying(cut_after: int, calls: int) -> Place:
 
     with suppress(KilledError):
         compact(place.logs, place.log, on_loop=on_loop)
+        place.disk.trap = after_calls(calls)
+        place.log.truncate_to(3)
     place.disk.trap = None
     return place
 
@@ -252,3 +255,68 @@ def test_gaps_of_a_second_pass_outlive_a_power_loss_before_its_checkpoint() -> N
     found = place.start_again(power=True)
     last = {row.key: row.value for row in before}
     assert {row.key: row.value for row in records_of(found)} == last
+
+
+@pytest.mark.parametrize(("steps_done", "syncs"), [(1, 0), (2, 1)], ids=["begun", "taken"])
+def test_an_end_of_a_pass_that_lacked_a_descriptor_is_made_durable_by_the_next_attempt(
+    monkeypatch: pytest.MonkeyPatch, steps_done: int, syncs: int
+) -> None:
+    """Until its names are durable, a power loss leaves a `.swap` file that a start believes."""
+    place, steps = Place(), 0
+    log = place.log
+
+    def on_loop(call: Callable[[], Any]) -> Any:
+        nonlocal steps
+        if steps == steps_done:
+            with monkeypatch.context() as patch:
+                patch.setattr(log.directory, "sync", FewDescriptors(syncs, log.directory.sync))
+                with pytest.raises(OSError, match="too many open files"):
+                    log.settle_swap()
+            log.settle_swap()
+            raise KilledError
+        steps += 1
+        return call()
+
+    with suppress(KilledError):
+        compact(place.logs, log, on_loop=on_loop)
+    place.disk.lose_power()
+    names = place.disk.directory().directory("t-0").names()
+    assert [name for name in names if name.endswith(".log.swap")] == []
+
+
+@pytest.mark.parametrize("cut_after", [1, 2, 3], ids=["begun", "taken", "finished"])
+@pytest.mark.parametrize("number", range(4))
+def test_a_cut_that_lacked_a_descriptor_is_as_durable_as_any_when_it_is_repeated(
+    monkeypatch: pytest.MonkeyPatch, number: int, cut_after: int
+) -> None:
+    """Old records that came back under newer ones would not be told from the leader's."""
+    for draw in range(20):
+        place = cut_without_descriptors(monkeypatch, number, cut_after)
+        append(place.log, [(b"new", b"4")])
+        rows = records_of(place.start_again(power=True, rng=Random(draw)))
+        assert [row for row in rows if row.offset >= 3 and row.key != b"new"] == []
+
+
+def cut_without_descriptors(monkeypatch: pytest.MonkeyPatch, number: int, cut_after: int) -> Place:
+    place, steps = Place(), 0
+    log = place.log
+
+    def cut() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(log.directory, "sync", FewDescriptors(number, log.directory.sync))
+            with suppress(OSError):
+                log.truncate_to(3)
+        log.truncate_to(3)
+
+    def on_loop(call: Callable[[], Any]) -> Any:
+        nonlocal steps
+        if steps == cut_after:
+            cut()
+            raise KilledError
+        steps += 1
+        return call()
+
+    with suppress(KilledError):
+        compact(place.logs, log, on_loop=on_loop)
+        cut()
+    return place

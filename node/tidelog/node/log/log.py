@@ -206,7 +206,7 @@ class Log:
         active = self._active_for(header, first, len(view), now_ms)
         if leader_epoch != self._epochs.latest or self._epochs_unwritten:
             self.begin_epoch(leader_epoch)
-            self._write_epochs()
+            self._write_owed()
         place_batch(view, 0, base_offset=first, leader_epoch=leader_epoch)
         active.append(view, header, first, self.settings.index_interval_bytes)
         self.end = end = active.end
@@ -227,7 +227,7 @@ class Log:
             active = self._active_for(header, header.base_offset, len(batch), now_ms)
             if header.partition_leader_epoch > self._epochs.latest or self._epochs_unwritten:
                 self._assign_epoch(header.partition_leader_epoch, header.base_offset)
-                self._write_epochs()
+                self._write_owed()
             active.append(batch, header, header.base_offset, self.settings.index_interval_bytes)
             self.end = active.end
             if header.attributes & CONTROL_BIT:
@@ -261,6 +261,11 @@ class Log:
     def _assign_epoch(self, epoch: int, start: int) -> None:
         if self._epochs.assign(epoch, start):
             self._epochs_unwritten = True
+
+    def _write_owed(self) -> None:
+        """What must be on the disk before the next batch."""
+        self._unflushed.force_last_cut()
+        self._write_epochs()
 
     def _write_epochs(self) -> None:
         self._epochs_unwritten = True  # also where the disk is full
@@ -498,6 +503,7 @@ class Log:
         """
         if offset >= self.end:
             self._epochs_unwritten |= self.epochs.cut_from(self.end)
+            self._unflushed.force_last_cut()
             return self.end
         segments = self._opened()
         segments.settle_swap()
@@ -556,7 +562,14 @@ class Log:
             if self._epochs.cut_from(self.end):
                 self._write_epochs()
         finally:
-            self._unflushed.force_cut(segments.active, self.end)
+            self._force_cut(segments.active)
+
+    def _force_cut(self, active: Segment) -> None:
+        try:
+            self._unflushed.force_cut(active, self.end)
+        except OSError:  # no descriptor may be left for it
+            self._epochs_unwritten = True  # so the next append makes up for it by `_write_owed`
+            raise
 
     def advance_start(self, offset: int) -> None:
         """Records below `offset` are deleted; segments wholly below go."""

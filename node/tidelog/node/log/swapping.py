@@ -24,7 +24,9 @@ class Step(Enum):
     """The log file is called `.swap`: a start puts it in force."""
     TAKEN = 1
     """It is in the log, and the old files are on their way out; their names may not be gone yet."""
-    OVER = 2
+    RENAMED = 2
+    """Its files have the names that they keep; a power loss may still bring the old names back."""
+    OVER = 3
 
 
 class Swap:
@@ -64,20 +66,26 @@ class Swap:
         self._step = Step.OVER
 
     def settle(self) -> None:
-        """Before a cut: finish it if it is in the log, undo it if not. Blocks for a sync or two."""
-        if self._step is Step.BEGUN:
-            self._undo()
-        elif self._step is Step.TAKEN:
+        """Before a cut: finish it if it is in the log, undo it if not. Blocks for a sync or two.
+
+        An attempt that fails, for example because no descriptor is left, is continued by the next.
+        """
+        if self._step is Step.TAKEN:
             self._directory.sync()
             self.finish()
-            self._directory.sync()
+            self._step = Step.RENAMED
+        self._undo()
 
     def leave(self) -> None:
         """The log was closed: the next start ends it."""
         self._step = Step.OVER
 
     def _undo(self) -> None:
-        self._step = Step.OVER
-        name = file_name(self._bases[0], LOG_SUFFIX)
-        self._directory.rename(name + SWAP_SUFFIX, name + CLEANED_SUFFIX)
-        self._directory.sync()
+        """Make sure that no start puts it in force that is not in the log."""
+        if self._step is Step.BEGUN:
+            name = file_name(self._bases[0], LOG_SUFFIX)
+            self._directory.rename(name + SWAP_SUFFIX, name + CLEANED_SUFFIX)
+            self._step = Step.RENAMED
+        if self._step is Step.RENAMED:
+            self._directory.sync()
+            self._step = Step.OVER

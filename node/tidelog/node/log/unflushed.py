@@ -14,7 +14,7 @@ from tidelog.wire.log_files import SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, file_name
 class Unflushed:
     """Invariant: a name or a small file that changed since `files` was asked last is noted here."""
 
-    __slots__ = ("_directory", "_floor", "_settled", "epochs", "maybe_durable", "names")
+    __slots__ = ("_cut", "_directory", "_floor", "_settled", "epochs", "maybe_durable", "names")
 
     def __init__(self, directory: Directory) -> None:
         self.names = False
@@ -27,6 +27,8 @@ class Unflushed:
         """The log's end when all that a stop writes was written."""
         self._directory = directory
         self._floor: int | None = None
+        self._cut: Segment | None = None
+        """It was cut, and the old bytes may still come back, for their sync failed."""
 
     def note_epochs(self) -> None:
         self.epochs = self.names = True
@@ -38,9 +40,15 @@ class Unflushed:
     def force_cut(self, active: Segment, end: int) -> None:
         """The log was cut to there: see to it that what was behind does not come back."""
         if end < self.maybe_durable:
-            active.file.sync()
+            self._cut, self.maybe_durable = active, end
+        self.force_last_cut()
+
+    def force_last_cut(self) -> None:
+        """Before anything is appended: force out the last cut if that failed when it was made."""
+        if self._cut is not None:
+            self._directory.syncable(self._cut.name).sync()  # it may be gone by now
             self._directory.sync()
-            self.maybe_durable = end
+            self._cut = None
 
     def reached(self, upto: int) -> int:
         """Up to where the log is flushed, after a flush that was to bring it there."""
