@@ -1,10 +1,12 @@
 """Offsets that compaction took: a replica receives the gaps, whatever its topic's settings say, and
 a start with a broker's own settings neither cuts such a log nor takes it for damaged."""
 
+import errno
 from collections.abc import Sequence
 
 import pytest
 
+from harness.few_descriptors import FewDescriptors
 from harness.log_batches import NOW, NOW_MS, TOPIC_ID, batch, flush, open_logs, produce
 from harness.memory_disk import MemoryDirectory, MemoryDisk
 from tidelog.kernel.failures import CorruptError
@@ -248,6 +250,55 @@ def test_what_lies_before_a_far_gap_is_on_stable_storage_before_the_segment_behi
     replica.disk.lose_power()
     replica.boot += 1
     assert bases_of(replica.restart())[:2] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        ("create", errno.ENOSPC),
+        ("replace", errno.ENOSPC),
+        ("append", errno.ENOSPC),
+        ("sync", errno.EMFILE),
+    ],
+)
+@pytest.mark.parametrize("before", [(), (0, 2)])
+def test_a_far_batch_that_finds_no_room_leaves_the_log_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, before: Sequence[int], operation: str, code: int
+) -> None:
+    """What comes next may be another leader's batch, which lies before the gap."""
+    replica = Replica()
+    replica.take(*before)
+    replica.flush()
+    replica.log.roll(NOW_MS)
+    directory = replica.log.directory
+    if operation == "sync":
+        lack = FewDescriptors(1, directory.sync)
+        monkeypatch.setattr(directory, "sync", lack)
+    else:
+        replica.disk.failing[operation] = code
+    with pytest.raises(OSError, match=r"sick|open files"):
+        replica.take(FAR)
+    replica.disk.failing.clear()
+    monkeypatch.undo()
+    end = replica.log.end
+    assert replica.log.segments[-1].base == end
+    replica.take(end, end + 2, FAR)
+    replica.kill()
+    assert bases_of(replica.restart()) == [*before, end, end + 2, FAR]
+
+
+def test_a_far_batch_that_finds_no_room_tells_that_though_its_segment_cannot_be_removed() -> None:
+    """What failed first decides what becomes of the log directory."""
+    replica = Replica()
+    replica.take(0)
+    replica.log.roll(NOW_MS)
+    replica.disk.failing |= {"replace": errno.ENOSPC, "unlink": errno.EIO}
+    with pytest.raises(OSError, match="sick") as told:
+        replica.take(FAR)
+    assert told.value.errno == errno.ENOSPC
+    replica.disk.failing.clear()
+    replica.take(2)
+    assert bases_of(replica.log) == [0, 2]
 
 
 def test_an_index_has_no_entry_for_what_lies_beyond_two_gib() -> None:

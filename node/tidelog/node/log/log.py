@@ -25,7 +25,7 @@ from tidelog.node.log.producers import Producers
 from tidelog.node.log.recovery import Loaded, load_closed, load_producers
 from tidelog.node.log.rolling import FAR_GAP, RollLimits
 from tidelog.node.log.segment import Segment
-from tidelog.node.log.segments import SegmentList, make_segment
+from tidelog.node.log.segments import SegmentList, make_segment, remove_segment
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.log.snapshots import remove_snapshots, write_snapshot
 from tidelog.node.log.swapping import Swap
@@ -222,6 +222,17 @@ class Log:
     ) -> Appended:
         """Append batches as the leader wrote them; CorruptError where they do not fit."""
         first = self.end
+        try:
+            self._append_replicated(now, now_ms, view, high_watermark)
+        except OSError:
+            with suppress(OSError):  # what failed first is told
+                self._undo_far_roll()
+            raise
+        return Appended(first, self.end - 1, NO_TIMESTAMP, self.start)
+
+    def _append_replicated(
+        self, now: Instant, now_ms: int, view: memoryview, high_watermark: int
+    ) -> None:
         for header, batch in iterate_batches(view):
             check_replicated(batch, header, self.end, self.name.directory)
             active = self._active_for(header, header.base_offset, len(batch), now_ms)
@@ -236,7 +247,6 @@ class Log:
                 self._producers.note(header, header.last_offset, now_ms)
             self.dirty.grew(now, len(batch), active.end, self.settings.flush)
             self._keeper.grew(self)
-        return Appended(first, self.end - 1, NO_TIMESTAMP, self.start)
 
     def _note_control(
         self, active: Segment, header: BatchHeader, batch: memoryview, now_ms: int, settled: int
@@ -297,6 +307,18 @@ class Log:
         segment = self._begin_segment(now_ms, first)
         self._directory.sync()
         return segment
+
+    def _undo_far_roll(self) -> None:
+        """Go on with the segment before the gap if there was no room for the batch behind it: the
+        next one may be another batch, which begins before the gap."""
+        segments = self._segments
+        if segments is None or segments.active.base <= self.end:
+            return
+        base = segments.active.base
+        self._epochs_unwritten |= self._epochs.cut_from(self.end + 1)
+        self._active = segments.undo_roll()
+        remove_segment(self._directory, base)
+        remove_snapshots(self._directory, above=self.end)
 
     def _force_all(self) -> None:
         """Force all of the log's bytes and names to disk. This blocks."""

@@ -94,12 +94,23 @@ class SegmentList:
             self._loaded.pop(0).unload()
 
     def roll(self, base: int) -> Segment:
-        """A new, empty segment to write to; the old one is sealed."""
+        """A new, empty segment to write to; the old one is sealed, unless there is no room."""
         old = self.active
         old.write_indexes(final=True)
+        new = make_segment(self._directory, base)
         self.note_use(old)
         self._sealed_unsynced.append(old)
-        return self._add(make_segment(self._directory, base))
+        return self._add(new)
+
+    def undo_roll(self) -> Segment:
+        """Go on with the segment before the active one, which is empty; its files stay."""
+        assert not self.active.size, self.active.size
+        self.active.close()
+        del self._segments[-1], self._bases[-1]
+        self.active = old = self._segments[-1]
+        if old in self._loaded:
+            self._loaded.remove(old)
+        return old
 
     def take_unsynced(self) -> list[Syncable]:
         """Files of segments that were sealed since this was last asked."""
