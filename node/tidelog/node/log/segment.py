@@ -43,6 +43,7 @@ class Segment:
     __slots__ = (
         "_bytes_since_entry",
         "_directory",
+        "_every_rise_noted",
         "_file",
         "_indexes_loaded",
         "_recent_from",
@@ -88,7 +89,9 @@ class Segment:
         self._directory = directory
         self._suffix = suffix
         self._file: File | None = None
-        self._indexes_loaded = size == 0
+        self._indexes_loaded = self._every_rise_noted = size == 0
+        """The second: whether this process made the indexes. A file may be of an earlier version,
+        which left entries out of the time index when `index.interval.bytes` became smaller."""
         self._bytes_since_entry = 0
         self._recent_from = base
         self._recent_lasts: list[int] = []
@@ -285,7 +288,8 @@ class Segment:
         largest timestamp has risen since the last. So where that rose to the timestamp, it did so
         behind the last offset entry before the batch that the time entry names. The entries on both
         sides are compared with their batches. A wrong offset may be that of another batch of the
-        same time, so where that costs little, the walk begins one entry earlier.
+        same time, so where that costs little, the walk begins one entry earlier. It does so at any
+        cost if the index was found in a file: entries may be missing there.
         """
         self.load_indexes()
         after = self.times.last_earlier(timestamp) + 1
@@ -293,6 +297,8 @@ class Segment:
             self.rebuild_indexes()
             after = self.times.last_earlier(timestamp) + 1
         early = self._before(after - 1)
+        if not self._every_rise_noted:
+            return early
         offsets = self.times.offsets
         reached = offsets[after] if after < len(offsets) else self.end - self.base
         late = self._known_start(lambda: self.offsets.last_at_or_below(reached - 1))
@@ -517,7 +523,7 @@ class Segment:
         self.max_timestamp_offset = self._bytes_since_entry = 0
         self._recent_lasts.clear()
         self._recent_positions.clear()
-        self._indexes_loaded = True
+        self._indexes_loaded = self._every_rise_noted = True
 
     def unload(self) -> None:
         """Let go of what can be read again; only for a segment whose indexes are written."""
