@@ -14,12 +14,13 @@ from harness.simulated_world import World
 from tidelog.kernel.failures import FailedSyncError
 from tidelog.kernel.ids import BrokerId, Incarnation, TopicPartition, Uuid
 from tidelog.kernel.instant import Instant, ms
-from tidelog.node.log.directories import FULL, LogDirectories, is_full
+from tidelog.node.log.directories import LogDirectories
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.kept import KeptFile
 from tidelog.node.log.ownership import Owner
 from tidelog.node.log.rounds import Round, want_what_was_left
 from tidelog.node.log.settings import LogSettings
+from tidelog.node.log.shortages import FULL, is_full
 
 FLUSH_TAKES_MS = (0.1, 0.1, 0.3, 1.0, 20.0)
 

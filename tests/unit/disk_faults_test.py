@@ -16,7 +16,7 @@ from tidelog.kernel.limits import DISK_FAULTS_MAX
 from tidelog.node.ipc.board import memory_of_run
 from tidelog.node.ipc.fault_layout import Ailment, FileGroup, Operation, Striker
 from tidelog.node.ipc.fault_memory import FaultPage
-from tidelog.node.log.directories import is_full
+from tidelog.node.log.shortages import is_full
 from tidelog.node.runtime.cold_reads import ColdReads
 from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory, DiskFile, probe
 from tidelog.node.runtime.disk_faults import open_faults

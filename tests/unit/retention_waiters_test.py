@@ -43,7 +43,9 @@ def fail(error: OSError) -> None:
 class Look:
     """One look of retention at all logs; the futures tell how far it has come."""
 
-    def __init__(self, bench: HandlerBench) -> None:
+    def __init__(
+        self, bench: HandlerBench, on_disk_failed: Callable[[OSError], None] = fail
+    ) -> None:
         self._bench = bench
         self._times_asked = 0
         loop = asyncio.get_running_loop()
@@ -58,7 +60,7 @@ class Look:
             flusher=Flusher(loop, bench.logs.all[0], fail, fail),
             wall_ms=self._wall_ms,
             log=Quiet(),  # type: ignore[arg-type] # an EventLog that says nothing
-            on_disk_failed=fail,
+            on_disk_failed=on_disk_failed,
             ledger=Unrecorded(),
             faults=Healthy(),
             begins_later=self._begins_later,
@@ -146,30 +148,59 @@ def test_files_that_deleted_records_left_go_with_the_next_look(tmp_path: Path) -
     ]
 
 
-def test_retention_makes_room_where_there_is_none_for_the_epochs_that_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The epochs in the file may begin below the log; an error here would end the broker."""
+def bench_of_two_epochs(tmp_path: Path) -> HandlerBench:
     bench = HandlerBench(tmp_path)
     topic_id = bench.topic("t", retention_bytes="3500", segment_bytes="4096")
     produced(bench, 2)
     again = led_here(leader_epoch=1, partition_epoch=1)
     bench.replay(PartitionChanged(topic_id, Partition(0), again))
     produced(bench, 3)
-    replica = bench.broker.replicas.get(KEY)
-    assert replica is not None
+    return bench
 
+
+def refuse_epochs(patch: pytest.MonkeyPatch, code: int) -> None:
+    """Writing the file of the epochs fails, and nothing else."""
     replace = DiskDirectory.replace
 
-    def full(directory: DiskDirectory, name: str, content: bytes, *, durable: bool = True) -> None:
+    def refusing(
+        directory: DiskDirectory, name: str, content: bytes, *, durable: bool = True
+    ) -> None:
         if name == EPOCHS_NAME:
-            raise OSError(errno.ENOSPC, "no space left on device", name)
+            raise OSError(code, "refused", name)
         replace(directory, name, content, durable=durable)
+
+    patch.setattr(DiskDirectory, "replace", refusing)
+
+
+def test_retention_tells_of_a_disk_that_fails_while_it_writes_the_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken disk is no lack of room: its directory must be given up."""
+    bench = bench_of_two_epochs(tmp_path)
+
+    async def run() -> OSError:
+        failed: asyncio.Future[OSError] = asyncio.get_running_loop().create_future()
+        with monkeypatch.context() as patch:
+            refuse_epochs(patch, errno.EIO)
+            Look(bench, failed.set_result)
+            return await asyncio.wait_for(failed, 10)
+
+    assert asyncio.run(run()).errno == errno.EIO
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+def test_retention_makes_room_where_there_is_none_for_the_epochs_that_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The epochs in the file may begin below the log; an error here would end the broker."""
+    bench = bench_of_two_epochs(tmp_path)
+    replica = bench.broker.replicas.get(KEY)
+    assert replica is not None
 
     async def run() -> None:
         look = Look(bench)
         with monkeypatch.context() as patch:
-            patch.setattr(DiskDirectory, "replace", full)
+            refuse_epochs(patch, code)
             await asyncio.wait_for(look.put_aside, 10)
 
     asyncio.run(run())

@@ -4,40 +4,16 @@ Each directory says in its mark which ones it was used with. So the next life se
 and the cluster is told of every replica that may have lain there.
 """
 
-import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tidelog.kernel.failures import CannotStartError, CorruptError, FailedSyncError
+from tidelog.kernel.failures import CannotStartError, CorruptError
 from tidelog.kernel.ids import Offset, Partition, TopicPartition, Uuid
 from tidelog.node.log.directory import LogDirectory, Recovered, SettingsOf
 from tidelog.node.log.log import Log
 from tidelog.node.log.marks import LastStop
 from tidelog.node.log.settings import LogSettings
-
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""A disk without room is no broken one: what failed is tried again."""
-
-
-def is_full(failure: OSError) -> bool:
-    """Nothing was written, for there is no room. A sync that finds none is another thing: what it
-    was for was written once, and is lost."""
-    return failure.errno in FULL and not isinstance(failure, FailedSyncError)
-
-
-SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE})
-"""Too few descriptors say nothing of the disk: what failed is tried again."""
-
-
-def is_shortage(failure: BaseException | None) -> bool:
-    """Nothing was done, for a file could not even be opened. A sync that fails is another thing,
-    whatever it fails of."""
-    return (
-        isinstance(failure, OSError)
-        and failure.errno in SHORT
-        and not isinstance(failure, FailedSyncError)
-    )
-
+from tidelog.node.log.shortages import is_full, is_shortage
 
 _WORST_LAST: Final = (LastStop.NEVER_RAN, LastStop.CLEAN, LastStop.KILLED, LastStop.POWER_LOSS)
 

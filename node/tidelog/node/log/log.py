@@ -27,6 +27,7 @@ from tidelog.node.log.rolling import FAR_GAP, RollLimits
 from tidelog.node.log.segment import Segment
 from tidelog.node.log.segments import SegmentList, make_segment, remove_segment
 from tidelog.node.log.settings import LogSettings
+from tidelog.node.log.shortages import is_full, is_shortage
 from tidelog.node.log.snapshots import remove_snapshots, write_snapshot
 from tidelog.node.log.swapping import Swap
 from tidelog.node.log.unflushed import Unflushed
@@ -607,9 +608,12 @@ class Log:
         if segments.drop_below(offset):
             remove_snapshots(self._directory, below=segments.first.base)
         if self._epochs.cut_below(offset):
-            # Without room the file has epochs from below the start until the next batch comes.
-            with suppress(OSError):
+            try:
                 self._write_epochs()
+            except OSError as error:
+                # Without room the file has epochs from below the start until the next batch comes.
+                if not is_full(error) and not is_shortage(error):
+                    raise
 
     def accept_start(self) -> None:
         """Who leads has nothing before it either: nothing is missing there any more."""

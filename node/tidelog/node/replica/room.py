@@ -19,7 +19,7 @@ from msgspec import Struct
 from tidelog.kernel.ids import BrokerId, Epoch, Offset, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.ipc.events import Kind
-from tidelog.node.log.directories import is_full
+from tidelog.node.log.shortages import is_full
 from tidelog.node.replica.leader import Leader
 from tidelog.node.replica.receiving import AGAIN_MS, Note
 from tidelog.node.replica.replicas import Replica, Replicas

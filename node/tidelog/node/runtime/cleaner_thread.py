@@ -108,7 +108,11 @@ class Retention:
         parts.logs.plan_starts({})
         gone = {log: start for log, start in wanted.items() if log.has_files}
         for log, start in gone.items():
-            log.advance_start(min(start, log.end))
+            try:
+                log.advance_start(min(start, log.end))
+            except OSError as error:
+                parts.on_disk_failed(error)
+                return
             parts.log.info("records_expired", partition=log.name.directory, start=log.start)
             parts.begins_later(log.name.key)
         self._put_aside({log: log.start for log in gone})

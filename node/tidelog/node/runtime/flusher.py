@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from tidelog.kernel.files import Syncable
 from tidelog.kernel.ids import TopicPartition
 from tidelog.kernel.instant import Instant
-from tidelog.node.log.directories import is_full, is_shortage
 from tidelog.node.log.directory import Checkpoint, LogDirectory, Removal
 from tidelog.node.log.kept import KeptFile
 from tidelog.node.log.log import Log
+from tidelog.node.log.shortages import is_full, is_shortage
 from tidelog.node.runtime.group_commit import NO_FLUSH, SHORT_AGAIN_S, LastFlush
 
 HighWatermarks = Mapping[TopicPartition, int]

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tidelog.kernel.instant import Instant
-from tidelog.node.log.directories import is_shortage
 from tidelog.node.log.log import Log
 from tidelog.node.log.rounds import Round, Rounds
+from tidelog.node.log.shortages import is_shortage
 from tidelog.node.runtime.alarm import Alarm
 from tidelog.node.runtime.flush_threads import FlushThreads
 

@@ -21,13 +21,14 @@ from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import ROOM_BYTES_MIN
 from tidelog.node.api.broker import Space, Volume
 from tidelog.node.log.contracts import LogName
-from tidelog.node.log.directories import FULL, SHORT, LogDirectories, is_shortage
+from tidelog.node.log.directories import LogDirectories
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.log import Log
 from tidelog.node.log.ownership import Owner
 from tidelog.node.log.rounds import want_what_was_left
 from tidelog.node.log.settings import LogSettings
+from tidelog.node.log.shortages import FULL, SHORT, is_shortage
 from tidelog.node.replica.replicas import Replicas
 from tidelog.node.runtime.cache_keeper import CacheKeeper, Kept
 from tidelog.node.runtime.cleaner_thread import CleanerParts, CleanerThread, Retention
