@@ -245,8 +245,8 @@ def test_a_codec_that_the_topic_gets_meanwhile_is_kept_to(bench: HandlerBench) -
     assert [header.codec_bits for header, _ in iterate_batches(content)] == [Codec.GZIP]
 
 
-def wide_request(count: int) -> ProduceRequest:
-    request = produce_request("plain", bytearray(PLAIN), acks=1)
+def wide_request(count: int, *, acks: int = 1) -> ProduceRequest:
+    request = produce_request("plain", bytearray(PLAIN), acks=acks)
     request.topic_data[0].partition_data *= count
     return request
 
@@ -279,6 +279,23 @@ def test_of_many_batches_no_more_are_appended_for_a_client_that_is_gone(
     client.session.abandon()
     do_all(bench)
     assert log_of(bench, "plain").end == limits.ROWS_PER_STEP
+    assert bench.broker.received.used == 0
+
+
+@pytest.mark.parametrize("turns", range(3))
+def test_all_batches_of_a_client_that_wants_no_answer_are_appended_though_it_is_gone(
+    bench: HandlerBench, turns: int
+) -> None:
+    """It may disconnect at once: there is nothing it would wait for."""
+    client = FakeClient()
+    count = 3 * limits.ROWS_PER_STEP
+    bench.begin(client, k00_produce.API, 9, wide_request(count, acks=0))
+    assert bench.aside is not None
+    for _ in range(turns):
+        bench.aside.pop(0)()
+    client.session.abandon()
+    do_all(bench)
+    assert log_of(bench, "plain").end == count
     assert bench.broker.received.used == 0
 
 

@@ -18,7 +18,7 @@ from tidelog.node.api import produce_in_transaction as in_transaction
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
 from tidelog.node.api.leader_hints import hint
-from tidelog.node.api.parts import Parts, Turn, go_on, in_parts
+from tidelog.node.api.parts import ANYWAY, Parts, Turn, go_on, in_parts
 from tidelog.node.api.produce_aside import (
     Ready,
     Work,
@@ -141,7 +141,10 @@ def _do_aside(call: Call, request: ProduceRequest, claims: Claims, work: Sequenc
 
 
 def _appended(call: Call, request: ProduceRequest, prepared: _Prepared) -> Parts:
-    """Append all batches of a request, with other clients' requests in between if they are many."""
+    """Append all batches of a request, with other clients' requests in between if they are many.
+
+    A client that wants no answer may disconnect as soon as it has sent them: all are appended.
+    """
     pending: list[Pending] = []
     answers: list[TopicProduceResponse] = []
     turn = Turn()
@@ -150,7 +153,7 @@ def _appended(call: Call, request: ProduceRequest, prepared: _Prepared) -> Parts
             rows: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
                 if turn.is_over():
-                    yield None
+                    yield ANYWAY if request.acks == ACKS_NONE else None
                 rows.append(_append(call, topic, data, request.acks, pending, prepared))
             answers.append(
                 TopicProduceResponse(

@@ -1,13 +1,14 @@
 """Requests that may take long: done in parts, with other clients' requests in between.
 
 A handler is written as a generator. What it yields says what it waits for: None for its next turn
-on the loop, or work that is done in a thread, whose result it is sent. What it returns is its
-answer.
+on the loop, ANYWAY for that also if the client is gone by then, or work that is done in a thread,
+whose result it is sent. What it returns is its answer.
 """
 
 from collections.abc import Generator
+from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.kernel import limits
 from tidelog.kernel.instant import Instant
@@ -18,7 +19,18 @@ from tidelog.node.net.client import CloseConnectionError
 from tidelog.wire.errors import REQUEST_FAULTS
 
 _T = TypeVar("_T")
-Parting = Generator[Steps[Any] | None, Any, _T]
+
+
+class Turns(Enum):
+    """Which turn on the loop a request waits for."""
+
+    ANYWAY = 0
+    """The next one, also if its client is gone by then. Without it the rest is not done."""
+
+
+ANYWAY: Final = Turns.ANYWAY
+Wanted = Steps[Any] | Turns | None
+Parting = Generator[Wanted, Any, _T]
 """Some of the parts of a request."""
 Parts = Parting[object]
 
@@ -59,9 +71,9 @@ def in_parts(call: Call, parts: Parts) -> object | None:
     return None
 
 
-def _wait(call: Call, parts: Parts, wanted: Steps[Any] | None) -> None:
-    then = call.later(partial(_go_on, call, parts))
-    if wanted is None:
+def _wait(call: Call, parts: Parts, wanted: Wanted) -> None:
+    then = call.later(partial(_go_on, call, parts, wanted))
+    if wanted is None or isinstance(wanted, Turns):
         call.broker.later(lambda now: then(now, None))
     else:
         call.broker.aside(_faults_caught(wanted), then)
@@ -81,8 +93,8 @@ def _faults_caught(work: Steps[Any]) -> Steps[Any]:
         return _Fault(error)
 
 
-def _go_on(call: Call, parts: Parts, now: Instant, result: object) -> None:
-    if call.abandoned:
+def _go_on(call: Call, parts: Parts, waited: Wanted, now: Instant, result: object) -> None:
+    if call.abandoned and waited is not ANYWAY:
         parts.close()
         return
     call.now = now
