@@ -127,18 +127,20 @@ class Conversation:
         for side in self.sides.values():
             self._connect(side)
 
-    def kill_coordinator(self, *, found: int = 0) -> None:
-        """Of its last writes the next one finds so many."""
+    def kill_coordinator(self, *, found: int = 0, by_a_bug: bool = False) -> None:
+        """Of its last writes the next one finds so many. Otherwise than by a bug of its own,
+        somebody else ends it."""
         for batch in self.written[:found]:
             self._keep(batch)
         self.written.clear()
+        crashed = frozenset({Incarnation(self._incarnation)} if by_a_bug else ())
         self.front = None
         self.inbox.clear()
         for side in self.sides.values():
             side.inbox.clear()
             if side.connected:
                 side.connected = False
-                self._broker_step(side, link.Disconnected())
+                self._broker_step(side, link.Disconnected(crashed))
 
     def start_broker(
         self, broker: int, incarnation: int = 1, *, stopped: StopKind = StopKind.FIRST_START

@@ -184,3 +184,14 @@ def test_a_fence_is_never_lifted() -> None:
     fences.fence(BrokerId(1), Offset(4))
     with pytest.raises(AssertionError, match="never lifted"):
         fences.fence(BrokerId(1), Offset(3))
+
+
+def test_the_next_life_in_a_slot_leaves_which_one_ended_by_a_bug() -> None:
+    """Others may look only when the next life has begun."""
+    slot = bytearray(SLOT_BYTES)
+    begun(slot)
+    assert layout.read_crashed(memoryview(slot)) == 0
+    begun(slot, 8).crashed()
+    begun(slot, 9)
+    assert layout.read_crashed(memoryview(slot)) == 8
+    assert published(slot)[Word.INCARNATION] == 9

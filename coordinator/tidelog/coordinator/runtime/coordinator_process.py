@@ -116,7 +116,7 @@ class CoordinatorProcess:
     def start(self) -> None:
         """Lead, or stand by for whoever does; CannotStartError where that must not be done."""
         launch, loop = self._launch, self._loop
-        crash_by_bugs(loop, self._log)
+        crash_by_bugs(loop, self._log, self._slot.crashed)
         on_stop_signal(loop, self.end)
         top = open_disk(coordinator_directory(launch.data_dir), open_files_max=_OPEN_FILES_MAX)
         self._top = top

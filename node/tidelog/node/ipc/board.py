@@ -13,10 +13,12 @@ from typing import Self
 import posix_ipc
 
 from tidelog.kernel.failures import CannotStartError, CorruptError
+from tidelog.kernel.ids import Incarnation
 from tidelog.kernel.launch import MEMORY_FOLDER, board_name
+from tidelog.kernel.limits import STANDBYS_MAX
 from tidelog.node.ipc import layout
 from tidelog.node.ipc.events import Event, EventRing, read_ring
-from tidelog.node.ipc.layout import Disks, Fences, Links, Slot, SlotWriter
+from tidelog.node.ipc.layout import Disks, Fences, Links, Role, Slot, SlotWriter, slot_of
 
 _RUN_OF = re.compile(r"/tidelog-([^-]+)-")
 _SUFFIX = "~"
@@ -81,6 +83,15 @@ class Board:
     def read_slot(self, slot: int) -> Slot | None:
         with layout.slot_view(self._view, slot) as view:
             return layout.read_slot(view)
+
+    def crashed_coordinators(self) -> frozenset[Incarnation]:
+        """Of each coordinator's slot the last life that ended by a bug of its own."""
+        slots = [slot_of(Role.COORDINATOR, seat) for seat in range(1 + STANDBYS_MAX)]
+        found = set()
+        for slot in slots:
+            with layout.slot_view(self._view, slot) as view:
+                found.add(layout.read_crashed(view))
+        return frozenset(found)
 
     def ring(self, slot: int) -> EventRing:
         """For the process that owns the slot, once."""

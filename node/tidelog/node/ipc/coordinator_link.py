@@ -74,6 +74,8 @@ class Hooks(Struct):
     """Nobody leads these, and this broker has replicas of them."""
     on_suspected: Callable[[int, str, int], None]
     """A client's request of this API key is refused, for so many coordinators ended with it."""
+    crashed_coordinators: Callable[[], frozenset[Incarnation]] = frozenset
+    """Those that ended by a bug of their own, as far as that is known."""
 
 
 def peer_name(broker: BrokerId, incarnation: Incarnation) -> bytes:
@@ -95,7 +97,7 @@ class CoordinatorLink:
             endpoint,
             peer_name(me.broker, me.incarnation),
             on_up=lambda: self._step(Connected()),
-            on_down=lambda: self._step(Disconnected()),
+            on_down=lambda: self._step(Disconnected(hooks.crashed_coordinators())),
             on_frame=lambda frame: self._step(Received(frame)),
         )
         self._calls = 0

@@ -38,7 +38,7 @@ _DISKS_BYTES = 8 * BROKERS_MAX
 _SLOTS_AT = _DISKS_AT + _DISKS_BYTES
 _SLOT_BYTES = 1024
 _SLOT_HEAD_BYTES = 64
-_SEQUENCE, _HEARTBEAT, _CRC = range(3)
+_SEQUENCE, _HEARTBEAT, _CRC, _CRASHED = range(4)
 WORDS_PER_SLOT = (_SLOT_BYTES - _SLOT_HEAD_BYTES) // 8
 _READ_ATTEMPTS_MAX = 64
 _FIRST_BROKER_SLOT = 8
@@ -290,10 +290,20 @@ class SlotWriter:
         """By the event loop every 100 ms, never by a thread: it shows that the loop turns."""
         self._head[_HEARTBEAT] = now
 
+    def crashed(self) -> None:
+        """This life ends by a bug of its own. The next life in the slot leaves that there."""
+        self._head[_CRASHED] = self.words[Word.INCARNATION]
+
     def release(self) -> None:
         """Let go of the shared memory; nothing may be written after this."""
         self._head.release()
         self._target.release()
+
+
+def read_crashed(slot: memoryview) -> Incarnation:
+    """The last life in this slot that ended by a bug of its own; 0 if none has."""
+    with slot[:_SLOT_HEAD_BYTES].cast("q") as head:
+        return Incarnation(head[_CRASHED])
 
 
 def read_slot(slot: memoryview) -> Slot | None:

@@ -5,7 +5,8 @@ It registers on every connection, keeps the image up to date, and carries calls 
 back. A call that was sent when the connection broke may or may not have been decided: it is sent
 again, and says so. Where no coordinator comes within a while such a call times out; one that was
 never sent is refused then. A client's request that two coordinators in a row have died with may be
-what ends them: it is not sent to a third one, but answered with an error.
+what ends them, so it is not sent to a third one. If one of the two ended by a bug of its own, the
+client is told not to repeat the request; if both were killed, the request only times out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -97,6 +98,9 @@ class Connected(Struct, frozen=True):
 
 class Disconnected(Struct, frozen=True):
     """It is gone."""
+
+    crashed: frozenset[Incarnation] = frozenset()
+    """Coordinators that are known to have ended by a bug of their own."""
 
 
 class Received(Struct, frozen=True):
@@ -227,6 +231,8 @@ class _Call(Struct):
     """Where the image was when it was sent for the first time."""
     had: tuple[Incarnation, ...] = ()
     """The coordinators that it was sent to."""
+    met_bug: bool = False
+    """Whether one of them ended by a bug of its own before it had answered."""
 
 
 class Link:
@@ -310,6 +316,8 @@ class Link:
         if isinstance(event, Connected):
             self._connected = True
             return self._register(now)
+        for call in self._calls.values():
+            call.met_bug |= call.sent and call.had[-1] in event.crashed
         self._connected = False
         self._coordinator = None
         self._register_again = None
@@ -379,9 +387,11 @@ class Link:
                 and len(had) >= COORDINATORS_PER_CALL_MAX
             ):
                 key = int.from_bytes(asked.frame[:2], "big")
+                final = ErrorCode.UNKNOWN_SERVER_ERROR
+                result = final if call.met_bug else _outcome_unknown(asked)
                 effects += [
                     Suspected(key, asked.client.address, len(had)),
-                    self._finish(number, ErrorCode.UNKNOWN_SERVER_ERROR),
+                    self._finish(number, result),
                 ]
         return effects
 

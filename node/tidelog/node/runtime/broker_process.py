@@ -213,6 +213,7 @@ class BrokerProcess:
             on_fenced=self._on_fenced,
             on_refused=self._on_turned_away,
             on_suspected=self._on_suspected,
+            crashed_coordinators=self._board.crashed_coordinators,
             on_ends_wanted=lambda places: log_ends(
                 places, self._replicas, self._logs.checkpointed_high_watermark
             ),

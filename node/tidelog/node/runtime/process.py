@@ -241,13 +241,16 @@ def on_stop_signal(loop: "asyncio.AbstractEventLoop", stop: Callable[[], None]) 
     loop.call_soon(signal.pthread_sigmask, signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
-def crash_by_bugs(loop: "asyncio.AbstractEventLoop", log: EventLog) -> None:
+def crash_by_bugs(
+    loop: "asyncio.AbstractEventLoop", log: EventLog, on_crash: Callable[[], None] = lambda: None
+) -> None:
     """End where an exception reaches the loop, which nobody expected then: what is in memory may be
-    wrong, the log is not."""
+    wrong, the log is not. `on_crash` is called before that."""
 
     def crash(_loop: "asyncio.AbstractEventLoop", context: dict[str, Any]) -> None:
         log.error("crashed", reason=repr(context.get("exception") or context.get("message")))
         with contextlib.suppress(Exception):
+            on_crash()
             loop.default_exception_handler(context)
         os._exit(_EXIT_BUG)
 
