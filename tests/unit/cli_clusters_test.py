@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from harness.cluster import Finished
 from harness.golden import Golden, spoken
@@ -15,7 +15,7 @@ from harness.lonely import started, stopped
 from tidelog.node.runtime.lives import Life, identity
 from tidelog.tools import cli
 from tidelog.tools.supervisor import leftovers, registry, runs
-from tidelog.tools.supervisor.folder import DataFolder
+from tidelog.tools.supervisor.folder import DataFolder, replace_file
 from tidelog.tools.supervisor.runs import Run
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -105,6 +105,33 @@ def test_a_cluster_whose_processes_live_is_not_deleted(say: Say, alone: Path, ho
         other.kill()
     assert "is running: end it first with tidelog down\nexit 1" in told
     assert (data / "cluster.json").exists()
+
+
+def test_a_stopped_cluster_without_its_lock_file_is_deleted(say: Say, alone: Path) -> None:
+    """Nobody can have it: it says of no run that has the folder."""
+    data = stopped(alone)
+    (data / "lock").unlink()
+    assert "deleted " in say("cluster", "delete", "default", "--yes")
+    assert not data.exists()
+
+
+def container() -> Life:
+    return structs.replace(Life.own(), namespaces="pid:[1]")
+
+
+@pytest.mark.parametrize("life", [Life.own, container])
+def test_a_cluster_that_may_run_without_its_lock_file_is_not_deleted(
+    say: Say, alone: Path, tmp_path: Path, life: Callable[[], Life]
+) -> None:
+    """Its processes hold the lock that was deleted, which nobody else can see."""
+    data = stopped(alone)
+    run = structs.replace(started(tmp_path / "base", data), life=life())
+    replace_file(data, runs.FILE, to_builtins(run), durable=False)
+    (data / "lock").unlink()
+    told = say("cluster", "delete", "default", "--yes")
+    assert "is running: end it first with tidelog down\nexit 1" in told
+    assert (data / "cluster.json").exists()
+    assert not (data / "lock").exists()
 
 
 def test_logs_that_lie_elsewhere_stay_and_are_named(say: Say, alone: Path, tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.launch import broker_directories
 from tidelog.node.runtime.lives import Verdict
-from tidelog.tools.supervisor import disks, leftovers, registry
+from tidelog.tools.supervisor import disks, leftovers, registry, runs
 from tidelog.tools.supervisor.folder import held_for_a_moment, read_cluster, run_in
+from tidelog.tools.supervisor.runs import Run, State
 
 
 class HeldError(Exception):
@@ -19,6 +20,7 @@ def delete(folder: Path) -> list[str]:
     """The log directories outside of the folder, which stay; HeldError, or OSError."""
     left = _outside(folder)
     real = folder.resolve()
+    _make_lock(real)
     with held_for_a_moment(real) as nobody_has_it:
         if not nobody_has_it:
             raise HeldError
@@ -39,6 +41,24 @@ def _set_aside(folder: Path) -> Path:
         return folder.rename(aside)
     except OSError:
         return folder  # a disk's own folder, or its parent may not be written
+
+
+def _make_lock(folder: Path) -> None:
+    """Somebody may have deleted the lock of a stopped cluster. It is made again, unless a process
+    may still live that holds the deleted one: then no new lock would show that."""
+    if (folder / "lock").exists():
+        return
+    run = run_in(folder)
+    if run is not None and not _is_dead(run):
+        raise HeldError
+    os.close(os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _is_dead(run: Run) -> bool:
+    """Whether the supervisor is known to be dead, and no process that it started is known to live.
+    What the run has left may be gone already."""
+    is_left = runs.of_run(run.run_id).state() in {State.RUNNING, State.ENDING}
+    return run.verdict() is Verdict.DEAD and not is_left
 
 
 def _forget_run(folder: Path) -> None:
