@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
+from harness.containers import container
 from tidelog.kernel.failures import CannotStartError
 from tidelog.kernel.ids import Incarnation
 from tidelog.kernel.launch import board_name
@@ -86,6 +87,20 @@ def test_only_what_is_shown_to_be_dead_is_swept(
     assert leftovers.sweep() == ([RUN_ID] if is_dead else [])
     assert folder.exists() is not is_dead
     assert (base / f"tidelog-{RUN_ID}-data").exists() is not is_dead
+
+
+def test_what_a_container_has_left_is_swept_once_all_of_its_processes_are_dead(base: Path) -> None:
+    """Before that its run may live, whether it holds its files or not."""
+    with container() as running:
+        folder = said(base, structs.replace(ended(), namespaces=running.namespace))
+        assert runs.of_run(RUN_ID).state() is State.UNKNOWN
+        assert leftovers.sweep() == []
+        running.end()
+        descriptor = hold(str(folder))
+        assert runs.of_run(RUN_ID).state() is State.ENDING
+        os.close(descriptor)
+        assert leftovers.sweep() == [RUN_ID]
+        assert not folder.exists()
 
 
 @pytest.mark.parametrize("held", ["", "-life", "-data"])

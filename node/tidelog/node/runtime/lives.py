@@ -7,7 +7,8 @@ belong to a living one is removed, and no process is signalled that is not the o
 
 What a run leaves (a folder of sockets, shared memory) is also locked by each of its processes. A
 lock holds in every container that sees the same file, and a living process keeps it whatever the
-numbers say.
+numbers say. Without such a lock a container is known to be dead when the machine's own processes
+see no process in its pid namespace any more.
 """
 
 import contextlib
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Self
 
 from msgspec import Struct
+
+from tidelog.node.runtime import pid_namespaces
 
 _PROC = Path("/proc")
 _STATE, _STARTED = 0, 19  # counted from the field after the name, as in proc(5)
@@ -53,12 +56,17 @@ class Life(Struct, frozen=True):
         if self.boot_id != boot_id():
             return Verdict.DEAD
         if not self.is_counted_here():
-            return Verdict.UNKNOWN
+            return Verdict.DEAD if self._is_namespace_gone() else Verdict.UNKNOWN
         return Verdict.LIVES if started(self.pid) == self.started else Verdict.DEAD
 
     def is_counted_here(self) -> bool:
         """Whether its pid and its start mean the same to this process."""
         return self.namespaces == _namespaces() and _proc_is_ours()
+
+    def _is_namespace_gone(self) -> bool:
+        """Whether it ran in a container that has ended, as far as that can be seen from here."""
+        pids = self.namespaces.partition(" ")[0]
+        return _proc_is_ours() and pid_namespaces.is_gone(pids, _PROC)
 
     def open(self) -> int | None:
         """A pidfd of this very process; None if it is dead, or cannot be shown to live."""
