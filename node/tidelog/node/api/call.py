@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from tidelog.kernel.files import File
 from tidelog.kernel.instant import Instant, WallMs
 from tidelog.node.net.client import Client
 from tidelog.node.net.session import Slot
@@ -24,7 +25,17 @@ class Call:
     `frame` lies in the connection's buffer: it is gone once the handler has returned.
     """
 
-    __slots__ = ("api", "broker", "client", "frame", "header", "kept_bytes", "now", "slot")
+    __slots__ = (
+        "api",
+        "broker",
+        "client",
+        "frame",
+        "header",
+        "kept_bytes",
+        "now",
+        "pinned",
+        "slot",
+    )
 
     def __init__(  # noqa: PLR0913, PLR0917 -- made once per request, in one place
         self,
@@ -45,6 +56,8 @@ class Call:
         self.now = now
         self.kept_bytes = 0
         """Of its request, which is copied and not done yet."""
+        self.pinned: list[File] | None = None
+        """Log files that must stay open until the answer is made, which has ranges of them."""
 
     @property
     def version(self) -> int:
@@ -63,6 +76,7 @@ class Call:
         """Give the answer now; it leaves when its turn has come."""
         if self.settle(message):
             self.client.answered()
+        self.unpin()
 
     def settle(self, message: Any) -> bool:  # noqa: ANN401 -- as above
         """Put the answer in its place. If it cannot be encoded, the connection ends: False."""
@@ -98,9 +112,24 @@ class Call:
             count, self.kept_bytes = self.kept_bytes, 0
             self.broker.received.release(count)
 
+    def pin(self, file: File) -> None:
+        """Keep a log file open until the answer is handed to the connection, which then does."""
+        if self.pinned is None:
+            self.pinned = []
+        file.readers += 1
+        self.pinned.append(file)
+
+    def unpin(self) -> None:
+        """Let log files be closed again."""
+        if self.pinned is not None:
+            for file in self.pinned:
+                file.readers -= 1
+            self.pinned = None
+
     def fail(self, fault: Exception) -> None:
         """End the connection: a fault of ours kept this request from its answer."""
         self.let_go()
+        self.unpin()
         reason = f"{self.api} v{self.version} failed: {fault_text(fault)}"
         self.broker.on_fault(reason)
         self.client.close(reason)

@@ -8,10 +8,13 @@ nothing above the last stable offset, and is told what was aborted below it. Not
 followers (replication does not use this API).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from itertools import islice
+from typing import Final, TypeVar
 
+from tidelog.kernel import limits
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import NO_EPOCH, ZERO_UUID, BrokerId, Offset, TopicPartition
 from tidelog.kernel.instant import Instant, ms
@@ -19,6 +22,7 @@ from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, Want, WantKey
 from tidelog.node.api.leader_hints import MOVED, hint
+from tidelog.node.api.parts import Parting, Parts, in_parts
 from tidelog.node.api.read_replicas import nearest
 from tidelog.node.api.registry import Route
 from tidelog.node.log.contracts import FileSlice
@@ -53,6 +57,10 @@ _ENOUGH: Final = 2**31
 """No request can ask for more bytes."""
 
 
+_Row = tuple[Want, PartitionData]
+_T = TypeVar("_T")
+
+
 class _Plan:
     """One fetch: what is wanted, and how the answer is to be shaped."""
 
@@ -66,42 +74,105 @@ class _Plan:
         self.session: FetchSession | None = None
         self.partial = False
         """Only what changed is listed: an incremental fetch of a session."""
-        self.wants: Iterable[Want] = ()
+        self.wants: Sequence[Want] = ()
 
 
-def fetch(call: Call, request: FetchRequest) -> FetchResponse | None:
+class _Look:
+    """What a fetch finds: a row for each wanted partition that has been looked at."""
+
+    __slots__ = ("failed", "left", "plan", "rows", "size")
+
+    def __init__(self, plan: _Plan) -> None:
+        self.plan = plan
+        self.rows: list[_Row] = []
+        self.size = 0
+        """Bytes in all rows."""
+        self.left = min(plan.request.max_bytes, plan.call.broker.settings["fetch.max.bytes"])
+        """Bytes that may still be added."""
+        self.failed = False
+
+    @property
+    def is_enough(self) -> bool:
+        """True if the answer is due now.
+
+        Waiting is of no use after an error, and if no partition is wanted.
+        """
+        request = self.plan.request
+        if self.failed or not self.rows:
+            return True
+        return self.size >= request.min_bytes or request.max_wait_ms <= 0
+
+    def at(self, wants: Iterable[Want]) -> None:
+        """Look at some more of the wanted partitions."""
+        plan = self.plan
+        for want in wants:
+            try:
+                row = _read(plan, want, self.left, first=self.size == 0)
+            except Rejected as refused:
+                self.failed = True
+                row = _refusal(want, _understood(plan.call.version, refused.code))
+            assert row.records is not None
+            size = len(row.records)
+            self.size += size
+            self.left -= size
+            if row.diverging_epoch is not None or row.preferred_read_replica >= 0:
+                self.failed = True
+            self.rows.append((want, row))
+
+
+def fetch(call: Call, request: FetchRequest) -> object | None:
     if request.replica_id >= 0 or (
         request.replica_state is not None and request.replica_state.replica_id >= 0
     ):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if _named(request) > limits.ROWS_PER_STEP:
+        return in_parts(call, _fetched_in_parts(call, request))
+    wants = {want.key: want for want in _wants(request)}
     try:
-        plan = _plan(call, request)
+        plan = _plan(call, request, wants, _forgotten(request))
     except Rejected as refused:
         return FetchResponse(error_code=refused.code)
-    rows, size, settled = _look(plan)
-    if settled or size >= request.min_bytes or request.max_wait_ms <= 0:
-        return _answer(plan, rows)
-    _wait(plan, rows, size)
+    if len(plan.wants) > limits.ROWS_PER_STEP:
+        return in_parts(call, _served_in_parts(plan))
+    look = _Look(plan)
+    look.at(plan.wants)
+    if look.is_enough:
+        return _answer(look)
+    _wait(look, _keys(call, look.rows))
     return None
 
 
-def _plan(call: Call, request: FetchRequest) -> _Plan:
+def _named(request: FetchRequest) -> int:
+    """The number of partitions that the request names itself."""
+    count = 0
+    for topic in request.topics:
+        count += len(topic.partitions)
+    for forgotten in request.forgotten_topics_data:
+        count += len(forgotten.partitions)
+    return count
+
+
+def _plan(
+    call: Call,
+    request: FetchRequest,
+    wants: Mapping[WantKey, Want],
+    forgotten: Iterable[WantKey],
+) -> _Plan:
     plan = _Plan(call, request)
     number, epoch = request.session_id, request.session_epoch
     sessions = call.broker.sessions
     by_id = call.version >= _BY_ID_VERSION
     if epoch not in {FINAL_EPOCH, INITIAL_EPOCH}:
         session = sessions.continued(call.now, number, epoch, by_id=by_id)
-        sessions.update(session, _wants(request), _forgotten(request))
+        sessions.update(session, wants.values(), forgotten)
         session.next_epoch()
         plan.session, plan.partial = session, True
         plan.wants = list(session.wants.values())
         return plan
     sessions.close(number)
-    wants = list({want.key: want for want in _wants(request)}.values())
-    plan.wants = wants
+    plan.wants = list(wants.values())
     if epoch == INITIAL_EPOCH and wants:
-        plan.session = sessions.create(call.now, wants, by_id=by_id)
+        plan.session = sessions.create(call.now, plan.wants, by_id=by_id)
     return plan
 
 
@@ -120,33 +191,6 @@ def _forgotten(request: FetchRequest) -> Iterator[WantKey]:
     for topic in request.forgotten_topics_data:
         for partition in topic.partitions:
             yield (topic.topic or topic.topic_id, partition)
-
-
-def _look(plan: _Plan) -> tuple[list[tuple[Want, PartitionData]], int, bool]:
-    """A row for every wanted partition, the bytes in them, and whether waiting is of no use.
-
-    That is so after an error, and where nothing is wanted that could ever come.
-    """
-    broker = plan.call.broker
-    left = min(plan.request.max_bytes, broker.settings["fetch.max.bytes"])
-    rows: list[tuple[Want, PartitionData]] = []
-    total = 0
-    settled = True
-    failed = False
-    for want in plan.wants:
-        try:
-            row = _read(plan, want, left, first=total == 0)
-        except Rejected as refused:
-            failed = True
-            row = _refusal(want, _understood(plan.call.version, refused.code))
-        assert row.records is not None
-        size = len(row.records)
-        total += size
-        left -= size
-        settled = False
-        failed = failed or row.diverging_epoch is not None or row.preferred_read_replica >= 0
-        rows.append((want, row))
-    return rows, total, settled or failed
 
 
 def _read(plan: _Plan, want: Want, left: int, *, first: bool) -> PartitionData:
@@ -280,30 +324,38 @@ def _refusal(want: Want, code: ErrorCode) -> PartitionData:
     )
 
 
-def _wait(plan: _Plan, rows: Iterable[tuple[Want, PartitionData]], size: int) -> None:
+def _wait(look: _Look, found: Mapping[TopicPartition, _Row]) -> None:
     """Look again when enough bytes have come, or the time is up."""
+    plan = look.plan
     call, request = plan.call, plan.request
 
     def wake(_now: Instant) -> None:
         if not call.abandoned:
-            rows, _, _ = _look(plan)
-            call.answer(_answer(plan, rows))
+            answer = _again(plan)
+            if answer is not None:
+                call.answer(answer)
 
     deadline = Instant(call.now + ms(min(request.max_wait_ms, _WAIT_MS_MAX)))
-    found = {key: row for row in rows if (key := _key(call, row[0])) is not None}
-    waiter = Waiter(tuple(found), deadline, wake, missing=request.min_bytes - size)
+    waiter = Waiter(tuple(found), deadline, wake, missing=request.min_bytes - look.size)
     if plan.committed:
         waiter.grown = _Decided(call, found).grown
     call.park(waiter)
+
+
+def _again(plan: _Plan) -> object | None:
+    """The answer, with what there is now; None if it is given later."""
+    if len(plan.wants) > limits.ROWS_PER_STEP:
+        return in_parts(plan.call, _answered_in_parts(plan))
+    look = _Look(plan)
+    look.at(plan.wants)
+    return _answer(look)
 
 
 class _Decided:
     """How many bytes there are below the last stable offset. It may stand while the high watermark
     rises, and then rise over much at once."""
 
-    def __init__(
-        self, call: Call, found: Mapping[TopicPartition, tuple[Want, PartitionData]]
-    ) -> None:
+    def __init__(self, call: Call, found: Mapping[TopicPartition, _Row]) -> None:
         self._call = call
         self._wants = {key: want for key, (want, _) in found.items()}
         self._counted = {key: len(row.records or b"") for key, (_, row) in found.items()}
@@ -326,34 +378,52 @@ class _Decided:
         return 0 if found is None else len(found)
 
 
-def _key(call: Call, want: Want) -> TopicPartition | None:
-    try:
-        return _find(call, want).key
-    except Rejected:
-        return None
+def _keys(call: Call, rows: Iterable[_Row]) -> dict[TopicPartition, _Row]:
+    """The rows of partitions that are there, by their names."""
+    found: dict[TopicPartition, _Row] = {}
+    for row in rows:
+        with contextlib.suppress(Rejected):
+            found[_find(call, row[0]).key] = row
+    return found
 
 
-def _answer(plan: _Plan, rows: list[tuple[Want, PartitionData]]) -> FetchResponse:
-    session = plan.session
-    counters = plan.call.broker.counters
-    counters.fetches += 1
-    responses: list[FetchableTopicResponse] = []
-    endpoints: dict[int, NodeEndpoint] = {}
-    for want, row in rows:
-        assert row.records is not None
-        size = len(row.records)
-        counters.fetched_bytes += size
-        if session is not None:
-            if plan.partial and not _news(want, row):
-                continue
-            _note_told(session, want, row)
-        _add_hint(plan.call, want, row, endpoints)
-        _list(responses, want, row)
-    return FetchResponse(
-        session_id=session.number if session else 0,
-        responses=responses,
-        node_endpoints=list(endpoints.values()),
-    )
+def _answer(look: _Look) -> FetchResponse:
+    shape = _Shape(look.plan)
+    shape.add(look.rows)
+    return shape.answer()
+
+
+class _Shape:
+    """The answer of a fetch, made of its rows."""
+
+    __slots__ = ("_endpoints", "_plan", "_responses")
+
+    def __init__(self, plan: _Plan) -> None:
+        self._plan = plan
+        self._responses: list[FetchableTopicResponse] = []
+        self._endpoints: dict[int, NodeEndpoint] = {}
+
+    def add(self, rows: Iterable[_Row]) -> None:
+        plan, session = self._plan, self._plan.session
+        counters = plan.call.broker.counters
+        for want, row in rows:
+            assert row.records is not None
+            counters.fetched_bytes += len(row.records)
+            if session is not None:
+                if plan.partial and not _news(want, row):
+                    continue
+                _note_told(session, want, row)
+            _add_hint(plan.call, want, row, self._endpoints)
+            _list(self._responses, want, row)
+
+    def answer(self) -> FetchResponse:
+        session = self._plan.session
+        self._plan.call.broker.counters.fetches += 1
+        return FetchResponse(
+            session_id=session.number if session else 0,
+            responses=self._responses,
+            node_endpoints=list(self._endpoints.values()),
+        )
 
 
 def _add_hint(
@@ -400,6 +470,80 @@ def _list(responses: list[FetchableTopicResponse], want: Want, row: PartitionDat
     responses.append(
         FetchableTopicResponse(topic=want.topic, topic_id=want.topic_id, partitions=[row])
     )
+
+
+# -- fetches of many partitions: other clients have their turn in between
+
+
+def _fetched_in_parts(call: Call, request: FetchRequest) -> Parts:
+    wants: dict[WantKey, Want] = {}
+    for some in _in_turns(_wants(request)):
+        wants.update((want.key, want) for want in some)
+        yield None
+    forgotten: dict[WantKey, None] = {}
+    for names in _in_turns(_forgotten(request)):
+        forgotten.update(dict.fromkeys(names))
+        yield None
+    try:
+        plan = _plan(call, request, wants, forgotten)
+    except Rejected as refused:
+        return FetchResponse(error_code=refused.code)
+    return (yield from _served_in_parts(plan))
+
+
+def _served_in_parts(plan: _Plan) -> Parts:
+    try:
+        look = yield from _looked_in_parts(plan)
+        if look.is_enough:
+            return (yield from _shaped_in_parts(look))
+        found: dict[TopicPartition, _Row] = {}
+        for rows in _in_turns(look.rows):
+            found.update(_keys(plan.call, rows))
+            yield None
+    except BaseException:
+        plan.call.unpin()
+        raise
+    plan.call.unpin()
+    _wait(look, found)
+    return None
+
+
+def _answered_in_parts(plan: _Plan) -> Parts:
+    """As `_served_in_parts`, after the time to wait is over."""
+    try:
+        look = yield from _looked_in_parts(plan)
+        return (yield from _shaped_in_parts(look))
+    except BaseException:
+        plan.call.unpin()
+        raise
+
+
+def _looked_in_parts(plan: _Plan) -> Parting[_Look]:
+    """Files of which bytes were found stay open until they are sent, or the call lets them go."""
+    look = _Look(plan)
+    for wants in _in_turns(plan.wants):
+        at = len(look.rows)
+        look.at(wants)
+        for _, row in look.rows[at:]:
+            if isinstance(row.records, FileSlice):
+                plan.call.pin(row.records.file)
+        yield None
+    return look
+
+
+def _shaped_in_parts(look: _Look) -> Parting[FetchResponse]:
+    shape = _Shape(look.plan)
+    for rows in _in_turns(look.rows):
+        shape.add(rows)
+        yield None
+    return shape.answer()
+
+
+def _in_turns(rows: Iterable[_T]) -> Iterator[list[_T]]:
+    """As many rows at a time as one turn of a request may take."""
+    rest = iter(rows)
+    while some := list(islice(rest, limits.ROWS_PER_STEP)):
+        yield some
 
 
 ROUTE = Route(
