@@ -137,6 +137,7 @@ def test_a_client_that_leaves_in_the_middle_keeps_no_file_open(bench: GroupBench
     put(bench)
     asked = start(bench, "t", range(WIDE))
     while not pinned(bench):
+        assert bench.aside
         bench.aside.pop(0)()
     asked.client.session.abandon()
     turns(bench)

@@ -1,8 +1,8 @@
 """How a handler asks the coordinators of groups, and answers when they have decided."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
@@ -11,6 +11,7 @@ from tidelog.node.groups.requests import OffsetToCommit
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.errors import ErrorCode
 
+_RowT = TypeVar("_RowT")
 MEMBERS_PER_CONNECTION_MAX: Final = 100
 
 
@@ -42,31 +43,95 @@ def speaks_for(call: Call, group: str, member_id: str) -> None:
 
 def ask_groups(
     call: Call,
-    asked: Sequence[tuple[str, object]],
-    answer: Callable[[list[Any | Refusal]], object],
+    names: Sequence[str],
+    request_of: Callable[[str], object],
+    row_of: Callable[[str, Any | Refusal], _RowT],
+    answer: Callable[[list[_RowT]], object],
 ) -> None:
-    """Ask the coordinators of several groups; `answer` gets what they say in the same order."""
-    said: dict[int, Any] = {}
+    """Ask the coordinators of several groups; `answer` gets a row for each, in the same order."""
+    rows: dict[str, _RowT] = {}
 
-    def done(place: int, one: Any | Refusal) -> None:  # noqa: ANN401 -- as above
-        said[place] = one
-        if len(said) == len(asked) and not call.abandoned:
-            call.answer(answer([said[at] for at in range(len(asked))]))
+    def done(name: str, said: Any | Refusal) -> None:  # noqa: ANN401 -- as above
+        rows[name] = row_of(name, said)
+        if len(rows) == len(names) and not call.abandoned:
+            call.answer(answer([rows[name] for name in names]))
 
-    if not asked:
+    if not names:
         call.answer(answer([]))
-    in_parts(call, _ask_all(call, asked, done))
+    in_parts(call, ask_in_parts(call, ((name, request_of(name)) for name in names), done))
 
 
-def _ask_all(
-    call: Call, asked: Sequence[tuple[str, object]], done: Callable[[int, Any | Refusal], None]
+def ask_in_parts(
+    call: Call, asked: Iterable[tuple[str, object]], done: Callable[[str, Any | Refusal], None]
 ) -> Parts:
+    """Ask the coordinators of groups, each of which is named once."""
     turn = Turn()
-    for at, (group, request) in enumerate(asked):
+    for group, request in asked:
         if turn.is_over(cost_of_name(group)):
             yield None
-        call.broker.groups.ask(call.now, group, request, call.later(partial(done, at)))
+        call.broker.groups.ask(call.now, group, request, call.later(partial(done, group)))
     return None
+
+
+class CodedRow(Protocol):
+    """One partition's row of an answer."""
+
+    error_code: int
+
+
+class CommitsInParts:
+    """A commit of so many offsets that the group decides on it in parts.
+
+    Each part is a decision and a batch of its own, so a part may be refused after others were
+    committed: the protocol has a code for each partition. They are answered together.
+    """
+
+    def __init__(
+        self, call: Call, group: str, answer: object, told: Callable[[ErrorCode], ErrorCode]
+    ) -> None:
+        self._call = call
+        self._group = group
+        self._answer = answer
+        self._told = told
+        """Takes what the group says, and gives the code that clients of this version know."""
+        self._waits_for = 1
+        """The number of parts that are not decided, and 1 while more of them may come."""
+        self._first: Sequence[CodedRow] = ()
+        self._as_first: list[CodedRow] = []
+
+    def ask(self, request: object, rows: Sequence[CodedRow]) -> None:
+        """Have the group decide on a part; `rows` of the answer get its code."""
+        self._waits_for += 1
+        self._first = self._first or rows
+        call, done = self._call, self._call.later(partial(self._said, rows))
+        if self._group:
+            call.broker.groups.ask(call.now, self._group, request, done)
+        else:
+            done(Refusal(ErrorCode.INVALID_GROUP_ID))
+
+    def refuse(self, code: ErrorCode, rows: Sequence[CodedRow]) -> None:
+        """Do not have the group decide on this part."""
+        for row in rows:
+            row.error_code = self._told(code)
+
+    def follow_first(self, rows: Sequence[CodedRow]) -> None:
+        """Give these the code of the first part, without having the group decide on them."""
+        self._as_first += rows
+
+    def end(self) -> None:
+        """No further part comes."""
+        self._waits_for -= 1
+        if self._waits_for or self._call.abandoned:
+            return
+        for row in self._as_first:
+            row.error_code = self._first[0].error_code
+        self._call.answer(self._answer)
+
+    def _said(self, rows: Sequence[CodedRow], said: Any | Refusal) -> None:  # noqa: ANN401 -- None, or why not
+        code = self._told(code_of(said))
+        for row in rows:
+            row.error_code = code
+        self.end()
 
 
 class CommitRow(Protocol):

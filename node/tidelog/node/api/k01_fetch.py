@@ -11,8 +11,7 @@ followers (replication does not use this API).
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 from tidelog.kernel import limits
 from tidelog.kernel.failures import CorruptError
@@ -22,7 +21,7 @@ from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, Want, WantKey
 from tidelog.node.api.leader_hints import MOVED, hint
-from tidelog.node.api.parts import Parting, Parts, in_parts
+from tidelog.node.api.parts import Parting, Parts, in_parts, in_turns
 from tidelog.node.api.read_replicas import nearest
 from tidelog.node.api.registry import Route
 from tidelog.node.log.contracts import FileSlice
@@ -58,7 +57,6 @@ _ENOUGH: Final = 2**31
 
 
 _Row = tuple[Want, PartitionData]
-_T = TypeVar("_T")
 
 
 class _Plan:
@@ -477,11 +475,11 @@ def _list(responses: list[FetchableTopicResponse], want: Want, row: PartitionDat
 
 def _fetched_in_parts(call: Call, request: FetchRequest) -> Parts:
     wants: dict[WantKey, Want] = {}
-    for some in _in_turns(_wants(request)):
+    for some in in_turns(_wants(request)):
         wants.update((want.key, want) for want in some)
         yield None
     forgotten: dict[WantKey, None] = {}
-    for names in _in_turns(_forgotten(request)):
+    for names in in_turns(_forgotten(request)):
         forgotten.update(dict.fromkeys(names))
         yield None
     try:
@@ -497,7 +495,7 @@ def _served_in_parts(plan: _Plan) -> Parts:
         if look.is_enough:
             return (yield from _shaped_in_parts(look))
         found: dict[TopicPartition, _Row] = {}
-        for rows in _in_turns(look.rows):
+        for rows in in_turns(look.rows):
             found.update(_keys(plan.call, rows))
             yield None
     except BaseException:
@@ -521,7 +519,7 @@ def _answered_in_parts(plan: _Plan) -> Parts:
 def _looked_in_parts(plan: _Plan) -> Parting[_Look]:
     """Files of which bytes were found stay open until they are sent, or the call lets them go."""
     look = _Look(plan)
-    for wants in _in_turns(plan.wants):
+    for wants in in_turns(plan.wants):
         at = len(look.rows)
         look.at(wants)
         for _, row in look.rows[at:]:
@@ -533,17 +531,10 @@ def _looked_in_parts(plan: _Plan) -> Parting[_Look]:
 
 def _shaped_in_parts(look: _Look) -> Parting[FetchResponse]:
     shape = _Shape(look.plan)
-    for rows in _in_turns(look.rows):
+    for rows in in_turns(look.rows):
         shape.add(rows)
         yield None
     return shape.answer()
-
-
-def _in_turns(rows: Iterable[_T]) -> Iterator[list[_T]]:
-    """As many rows at a time as one turn of a request may take."""
-    rest = iter(rows)
-    while some := list(islice(rest, limits.ROWS_PER_STEP)):
-        yield some
 
 
 ROUTE = Route(

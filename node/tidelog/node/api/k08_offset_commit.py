@@ -1,13 +1,19 @@
 """OffsetCommit (key 8), versions 2-10. v6 leader epochs, v7 static members, v8 flexible, v10 ids.
 
-A request is one decision: what may be committed of it is committed at once, or nothing is. Any
-number is taken for an offset, as by Kafka: negative ones too, and such as lie behind the log's end.
+A request is one decision: what may be committed of it is committed at once, or nothing is. One of
+more partitions than fit into a turn is several decisions, so that each partition may have a code of
+its own. Any number is taken for an offset, as by Kafka: negative ones too, and such as lie behind
+the log's end.
 """
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
+from tidelog.kernel import limits
 from tidelog.node.api.call import Call
-from tidelog.node.api.group_calls import ask_group, code_of, offset_to_commit
+from tidelog.node.api.group_calls import CommitsInParts, ask_group, code_of, offset_to_commit
+from tidelog.node.api.parts import Parts, in_parts, in_turns
 from tidelog.node.api.registry import Route
 from tidelog.node.groups.requests import CommitOffsets, OffsetToCommit, Who
 from tidelog.node.runtime.shard_host import Refusal
@@ -30,37 +36,82 @@ _CLASSIC_CODES: Final = {
 }
 
 
-def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
+def offset_commit(call: Call, request: OffsetCommitRequest) -> object | None:
+    if sum(len(topic.partitions) for topic in request.topics) > limits.ROWS_PER_STEP:
+        return in_parts(call, _committed_in_parts(call, request))
     offsets: list[OffsetToCommit] = []
     topics = [_topic(call, topic, offsets) for topic in request.topics]
 
     def answer(said: Any | Refusal) -> OffsetCommitResponse:  # noqa: ANN401 -- None, or why not
-        code = code_of(said)
-        if call.version < _CONSUMER_VERSION:
-            code = _CLASSIC_CODES.get(code, code)
+        code = _told(call, code_of(said))
         for topic in topics:
             for row in topic.partitions:
                 row.error_code = row.error_code or code
         return OffsetCommitResponse(topics=topics)
 
-    who = Who(request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
-    ask = CommitOffsets(
+    ask_group(call, request.group_id, _asked(call, request, offsets), answer)
+    return None
+
+
+def _told(call: Call, code: ErrorCode) -> ErrorCode:
+    return code if call.version >= _CONSUMER_VERSION else _CLASSIC_CODES.get(code, code)
+
+
+def _asked(
+    call: Call, request: OffsetCommitRequest, offsets: Sequence[OffsetToCommit]
+) -> CommitOffsets:
+    return CommitOffsets(
         group=request.group_id,
-        who=who,
+        who=Who(
+            request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+        ),
         offsets=tuple(offsets),
         kept_ms=request.retention_time_ms,
         knows_epochs=call.version >= _CONSUMER_VERSION,
     )
-    ask_group(call, request.group_id, ask, answer)
+
+
+def _committed_in_parts(call: Call, request: OffsetCommitRequest) -> Parts:
+    answer = OffsetCommitResponse(topics=[])
+    commits = CommitsInParts(call, request.group_id, answer, partial(_told, call))
+    for some in in_turns(_rows(call, request, answer)):
+        offsets: list[OffsetToCommit] = []
+        undecided = []
+        for topic, asked in some:
+            row = _row(call, topic.name, asked, offsets)
+            topic.partitions.append(row)
+            if not row.error_code:
+                undecided.append(row)
+        if offsets:
+            commits.ask(_asked(call, request, offsets), undecided)
+        yield None
+    commits.end()
     return None
+
+
+def _rows(
+    call: Call, request: OffsetCommitRequest, answer: OffsetCommitResponse
+) -> Iterator[tuple[OffsetCommitResponseTopic, OffsetCommitRequestPartition]]:
+    """Each partition that is asked for, and the topic of the answer that its row belongs to."""
+    for asked in request.topics:
+        topic = OffsetCommitResponseTopic(
+            name=_name(call, asked), topic_id=asked.topic_id, partitions=[]
+        )
+        answer.topics.append(topic)
+        for one in asked.partitions:
+            yield topic, one
+
+
+def _name(call: Call, asked: OffsetCommitRequestTopic) -> str:
+    if call.version >= _IDS_VERSION:
+        return call.broker.image.name_of(asked.topic_id)
+    return asked.name
 
 
 def _topic(
     call: Call, asked: OffsetCommitRequestTopic, offsets: list[OffsetToCommit]
 ) -> OffsetCommitResponseTopic:
-    name = asked.name
-    if call.version >= _IDS_VERSION:
-        name = call.broker.image.name_of(asked.topic_id)
+    name = _name(call, asked)
     rows = [_row(call, name, one, offsets) for one in asked.partitions]
     return OffsetCommitResponseTopic(name=name, topic_id=asked.topic_id, partitions=rows)
 

@@ -4,12 +4,13 @@ v8 many groups at once. v10 topic ids: what was committed of a topic that had th
 not told of its successor.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET, ZERO_UUID, Uuid
 from tidelog.node.api.call import Call
-from tidelog.node.api.group_calls import ask_group, ask_groups, code_of
+from tidelog.node.api.group_calls import ask_in_parts, code_of
+from tidelog.node.api.parts import Parting, Parts, Turn, cost_of_name, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.groups.records import CommittedOffset
 from tidelog.node.groups.requests import FetchOffsets, OffsetsFound
@@ -18,7 +19,6 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k09_offset_fetch import (
     API,
     OffsetFetchRequest,
-    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -32,9 +32,10 @@ from tidelog.wire.messages.k09_offset_fetch import (
 _ERROR_AT_TOP_VERSION: Final = 2
 _MANY_GROUPS_VERSION: Final = 8
 _IDS_VERSION: Final = 10
-_AnyTopics = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
+_AnyTopic = OffsetFetchRequestTopic | OffsetFetchRequestTopics
 _NONE: Final = CommittedOffset(NO_OFFSET, NO_EPOCH, "", -1)
-_Row = tuple[int, CommittedOffset, ErrorCode]
+_INDEXES_PER_ROW: Final = 16
+"""That are merged while one other row is done."""
 
 
 class _Topic(NamedTuple):
@@ -47,79 +48,109 @@ class _Topic(NamedTuple):
     indexes: Sequence[int]
 
 
-def offset_fetch(call: Call, request: OffsetFetchRequest) -> None:
-    if call.version >= _MANY_GROUPS_VERSION:
-        groups = [(one, _topics(call, one.topics)) for one in _merged(request.groups)]
-        asked = [
-            (one.group_id, _asked(one.group_id, topics, request, one)) for one, topics in groups
-        ]
-        ask_groups(
-            call,
-            asked,
-            lambda said: OffsetFetchResponse(
-                groups=[
-                    _group(call, one.group_id, topics, what)
-                    for (one, topics), what in zip(groups, said, strict=True)
-                ]
-            ),
+class _Group(NamedTuple):
+    """One that was asked for."""
+
+    name: str
+    topics: list[_AnyTopic] | None
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+_Topics = list[_Topic] | None
+"""None: all that the group has committed."""
+
+
+def offset_fetch(call: Call, request: OffsetFetchRequest) -> object | None:
+    return in_parts(call, _asked_in_parts(call, request))
+
+
+def _asked_in_parts(call: Call, request: OffsetFetchRequest) -> Parts:
+    asked: dict[str, _Topics] = {}
+    questions: list[tuple[str, FetchOffsets]] = []
+    said: dict[str, Any] = {}
+    turn = Turn()
+
+    def done(name: str, one: Any | Refusal) -> None:  # noqa: ANN401 -- OffsetsFound, or why not
+        said[name] = one
+        if len(said) == len(asked) and not call.abandoned:
+            answer = in_parts(call, _told_in_parts(call, asked, said))
+            if answer is not None:
+                call.answer(answer)
+
+    for one in (yield from _merged(call, request, turn)):
+        if turn.is_over(cost_of_name(one.name)):
+            yield None
+        topics = asked[one.name] = yield from _topics(call, one.topics, turn)
+        wanted = yield from _wanted(topics, turn)
+        question = FetchOffsets(
+            one.name, one.member_id, one.member_epoch, wanted, request.require_stable
         )
-        return
-    topics = _topics(call, request.topics)
-    ask_group(
-        call,
-        request.group_id,
-        _asked(request.group_id, topics, request, None),
-        lambda said: _one_group(call, topics, said),
-    )
+        questions.append((one.name, question))
+    if not asked:
+        return OffsetFetchResponse(groups=[])
+    if call.version < _MANY_GROUPS_VERSION and "" in asked:
+        done("", Refusal(ErrorCode.INVALID_GROUP_ID))
+        return None
+    return (yield from ask_in_parts(call, questions, done))
 
 
-def _merged(groups: Sequence[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+def _merged(call: Call, request: OffsetFetchRequest, turn: Turn) -> Parting[Iterable[_Group]]:
     """Each group once, however often it stands there: else a short request for all that a group has
     committed would be answered with gigabytes.
     """
-    found: dict[str, OffsetFetchRequestGroup] = {}
-    for group in groups:
-        first = found.setdefault(group.group_id, group)
-        if first is group or first.topics is None:
-            continue
-        if group.topics is None:
-            first.topics = None
+    if call.version < _MANY_GROUPS_VERSION:
+        return [_Group(request.group_id, _own(request.topics))]
+    found: dict[str, _Group] = {}
+    for group in request.groups:
+        if turn.is_over():
+            yield None
+        first = found.get(group.group_id)
+        if first is None:
+            found[group.group_id] = _Group(
+                group.group_id, _own(group.topics), group.member_id, group.member_epoch
+            )
+        elif group.topics is None or first.topics is None:
+            found[group.group_id] = first._replace(topics=None)
         else:
-            first.topics += group.topics
-    return list(found.values())
+            first.topics.extend(group.topics)
+    return found.values()
 
 
-def _topics(call: Call, topics: _AnyTopics) -> list[_Topic] | None:
+def _own(topics: Iterable[_AnyTopic] | None) -> list[_AnyTopic] | None:
+    """A list that more may be added to."""
+    return None if topics is None else list(topics)
+
+
+def _topics(call: Call, topics: Iterable[_AnyTopic] | None, turn: Turn) -> Parting[_Topics]:
     """Each topic once, and each partition: what is committed carries a text of its own."""
     if topics is None:
         return None
     found: dict[tuple[str | None, Uuid], dict[int, None]] = {}
     for topic in topics:
         name, topic_id, indexes = _topic(call, topic)
+        if turn.is_over(1 + len(indexes) // _INDEXES_PER_ROW):
+            yield None
         found.setdefault((name, topic_id), {}).update(dict.fromkeys(indexes))
     return [_Topic(name, topic_id, list(indexes)) for (name, topic_id), indexes in found.items()]
 
 
-def _topic(call: Call, topic: OffsetFetchRequestTopic | OffsetFetchRequestTopics) -> _Topic:
+def _topic(call: Call, topic: _AnyTopic) -> _Topic:
     if call.version < _IDS_VERSION or isinstance(topic, OffsetFetchRequestTopic):
         return _Topic(topic.name, ZERO_UUID, topic.partition_indexes)
     known = call.broker.image.name_of(topic.topic_id) or None
     return _Topic(known, topic.topic_id, topic.partition_indexes)
 
 
-def _asked(
-    group: str,
-    topics: list[_Topic] | None,
-    request: OffsetFetchRequest,
-    member: OffsetFetchRequestGroup | None,
-) -> FetchOffsets:
-    return FetchOffsets(
-        group=group,
-        member_id=None if member is None else member.member_id,
-        member_epoch=-1 if member is None else member.member_epoch,
-        wanted=None if topics is None else tuple(_pairs(topics)),
-        require_stable=request.require_stable,
-    )
+def _wanted(topics: _Topics, turn: Turn) -> Parting[tuple[tuple[str, int], ...] | None]:
+    if topics is None:
+        return None
+    wanted: list[tuple[str, int]] = []
+    for pair in _pairs(topics):
+        if turn.is_over():
+            yield None
+        wanted.append(pair)
+    return tuple(wanted)
 
 
 def _pairs(topics: Sequence[_Topic] | None) -> Iterator[tuple[str, int]]:
@@ -128,56 +159,77 @@ def _pairs(topics: Sequence[_Topic] | None) -> Iterator[tuple[str, int]]:
             yield from ((topic.name, index) for index in topic.indexes)
 
 
+def _told_in_parts(call: Call, asked: Mapping[str, _Topics], said: Mapping[str, Any]) -> Parts:
+    turn = Turn()
+    if call.version < _MANY_GROUPS_VERSION:
+        ((name, topics),) = asked.items()
+        return (yield from _one_group(call, topics, said[name], turn))
+    groups: list[OffsetFetchResponseGroup] = []
+    for name, topics in asked.items():
+        if turn.is_over():
+            yield None
+        told = yield from _group(call, topics, said[name], turn)
+        code = code_of(said[name])
+        groups.append(OffsetFetchResponseGroup(group_id=name, topics=told, error_code=code))
+    return OffsetFetchResponse(groups=groups)
+
+
 def _group(
     call: Call,
-    group: str,
-    topics: list[_Topic] | None,
+    topics: _Topics,
     said: Any | Refusal,  # noqa: ANN401 -- OffsetsFound, or why not
-) -> OffsetFetchResponseGroup:
+    turn: Turn,
+) -> Parting[list[OffsetFetchResponseTopics]]:
+    """Of all topics that a group has committed, those that are gone have no id and are left out."""
     # Kafka lists no partition where it refuses. librdkafka asks again for those that are listed
     # (STALE_MEMBER_EPOCH, in the middle of a rebalance), and for others never.
-    rows = _by_topic(topics, said)
-    if call.version >= _IDS_VERSION:
-        answer = _by_id(call, topics, rows)
-    else:
-        answer = [_response(name, ZERO_UUID, found) for name, found in rows.items()]
-    return OffsetFetchResponseGroup(group_id=group, topics=answer, error_code=code_of(said))
+    ids = _ids(call, topics)
+    found: dict[str, OffsetFetchResponseTopics] = {}
+    for name, index, value, code in _rows(topics, said):
+        if turn.is_over():
+            yield None
+        topic_id = ZERO_UUID if call.version < _IDS_VERSION else ids(name)
+        if topic_id is None:
+            continue
+        topic = found.get(name)
+        if topic is None:
+            topic = OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=[])
+            found[name] = topic
+        topic.partitions.append(_partition(index, _of_topic(value, topic_id), code))
+    told = list(found.values())
+    for unknown in topics or ():
+        if unknown.name is None:
+            topic = yield from _unknown(unknown, turn)
+            told.append(topic)
+    return told
 
 
-def _by_id(
-    call: Call, topics: list[_Topic] | None, rows: dict[str, list[_Row]]
-) -> list[OffsetFetchResponseTopics]:
-    """Of all topics that a group has committed, those that are gone have no id and are left out."""
+def _ids(call: Call, topics: _Topics) -> Callable[[str], Uuid | None]:
+    """The id of a topic that rows are told of."""
+    if topics is not None:
+        return {topic.name: topic.id for topic in topics if topic.name is not None}.get
     names = call.broker.image.names
-    if topics is None:
-        return [_response(name, names[name].id, rows[name]) for name in rows if name in names]
-    known = {topic.name: topic.id for topic in topics if topic.name is not None}
-    unknown = (topic for topic in topics if topic.name is None)
-    return [
-        *(_response(name, known[name], found) for name, found in rows.items()),
-        *(_response("", topic.id, _unknown(topic.indexes)) for topic in unknown),
-    ]
+    return lambda name: names[name].id if name in names else None
 
 
-def _unknown(indexes: Sequence[int]) -> list[_Row]:
-    return [(index, _NONE, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
+def _unknown(topic: _Topic, turn: Turn) -> Parting[OffsetFetchResponseTopics]:
+    told = OffsetFetchResponseTopics(name="", topic_id=topic.id, partitions=[])
+    for index in topic.indexes:
+        if turn.is_over():
+            yield None
+        told.partitions.append(_partition(index, _NONE, ErrorCode.UNKNOWN_TOPIC_ID))
+    return told
 
 
-def _response(name: str, topic_id: Uuid, rows: Sequence[_Row]) -> OffsetFetchResponseTopics:
-    told = [(index, _of_topic(value, topic_id), code) for index, value, code in rows]
-    return OffsetFetchResponseTopics(
-        name=name,
-        topic_id=topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=value.offset,
-                committed_leader_epoch=value.leader_epoch,
-                metadata=value.metadata,
-                error_code=code,
-            )
-            for index, value, code in told
-        ],
+def _partition(
+    index: int, value: CommittedOffset, code: ErrorCode
+) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        error_code=code,
     )
 
 
@@ -189,51 +241,46 @@ def _of_topic(value: CommittedOffset, topic_id: Uuid) -> CommittedOffset:
 
 def _one_group(
     call: Call,
-    topics: list[_Topic] | None,
+    topics: _Topics,
     said: Any | Refusal,  # noqa: ANN401 -- as above
-) -> OffsetFetchResponse:
+    turn: Turn,
+) -> Parting[OffsetFetchResponse]:
     # Before version 2 the partitions alone can say what went wrong.
     per_row = code_of(said) if call.version < _ERROR_AT_TOP_VERSION else ErrorCode.NONE
-    rows = _by_topic(topics, said)
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=index,
-                        committed_offset=value.offset,
-                        committed_leader_epoch=value.leader_epoch,
-                        metadata=value.metadata,
-                        error_code=code or per_row,
-                    )
-                    for index, value, code in found
-                ],
+    found: dict[str, OffsetFetchResponseTopic] = {}
+    for name, index, value, code in _rows(topics, said):
+        if turn.is_over():
+            yield None
+        topic = found.get(name)
+        if topic is None:
+            topic = found[name] = OffsetFetchResponseTopic(name=name, partitions=[])
+        topic.partitions.append(
+            OffsetFetchResponsePartition(
+                partition_index=index,
+                committed_offset=value.offset,
+                committed_leader_epoch=value.leader_epoch,
+                metadata=value.metadata,
+                error_code=code or per_row,
             )
-            for name, found in rows.items()
-        ],
-        error_code=code_of(said),
-    )
+        )
+    return OffsetFetchResponse(topics=list(found.values()), error_code=code_of(said))
 
 
-def _by_topic(
-    topics: list[_Topic] | None,
+def _rows(
+    topics: _Topics,
     said: Any | Refusal,  # noqa: ANN401 -- as above
-) -> dict[str, list[_Row]]:
+) -> Iterator[tuple[str, int, CommittedOffset, ErrorCode]]:
     """What was found, and of a refusal a row for each that was asked for."""
-    rows: dict[str, list[_Row]] = {}
     if isinstance(said, Refusal):
         for name, index in _pairs(topics):
-            rows.setdefault(name, []).append((index, _NONE, ErrorCode.NONE))
-        return rows
+            yield name, index, _NONE, ErrorCode.NONE
+        return
     assert isinstance(said, OffsetsFound)
     for name, index, found in said.rows:
         if isinstance(found, ErrorCode):
-            row = (index, _NONE, found)
+            yield name, index, _NONE, found
         else:
-            row = (index, found or _NONE, ErrorCode.NONE)
-        rows.setdefault(name, []).append(row)
-    return rows
+            yield name, index, found or _NONE, ErrorCode.NONE
 
 
 ROUTE = Route(

@@ -27,10 +27,10 @@ def describe_groups(call: Call, request: DescribeGroupsRequest) -> None:
     allowed = operations.ON_GROUP if request.include_authorized_operations else operations.NOT_ASKED
     ask_groups(
         call,
-        [(name, DescribeGroup(name)) for name in names],
-        lambda said: DescribeGroupsResponse(
-            groups=[_row(call, name, one, allowed) for name, one in zip(names, said, strict=True)]
-        ),
+        names,
+        DescribeGroup,
+        lambda name, said: _row(call, name, said, allowed),
+        lambda rows: DescribeGroupsResponse(groups=rows),
     )
 
 

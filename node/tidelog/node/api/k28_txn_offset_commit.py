@@ -5,15 +5,17 @@ The offsets are records of the transaction in the group's partition of `__consum
 has to be part of it as any other partition has; they count once its marker says so.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from tidelog.kernel import limits
 from tidelog.kernel.ids import TopicPartition
 from tidelog.kernel.instant import Instant
 from tidelog.node.api import partitions, transaction_gate
 from tidelog.node.api.call import Call
-from tidelog.node.api.group_calls import ask_group, code_of, offset_to_commit
+from tidelog.node.api.group_calls import CommitsInParts, ask_group, code_of, offset_to_commit
+from tidelog.node.api.parts import Parts, in_parts, in_turns
 from tidelog.node.api.registry import Route
 from tidelog.node.api.transaction_gate import Asked, First
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
@@ -40,47 +42,78 @@ _CODES_OF_OLD: Final = {
 _AWAY: Final = transaction_gate.RETRIABLE - {ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
-def txn_offset_commit(
-    call: Call, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | None:
-    offsets: list[OffsetToCommit] = []
-    topics = [
-        TxnOffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=[_row(call, topic.name, one, offsets) for one in topic.partitions],
-        )
-        for topic in request.topics
-    ]
+def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> object | None:
+    asked = _Asked(call)
+    if sum(len(topic.partitions) for topic in request.topics) > limits.ROWS_PER_STEP:
+        return in_parts(call, _begun_in_parts(call, request, asked))
+    for topic, row in _rows(request, asked):
+        asked.add(topic, row)
+    return _begun(call, request, asked)
 
-    def answer(code: ErrorCode) -> TxnOffsetCommitResponse:
-        if call.version < _LOADING_VERSION:
-            code = _CODES_OF_OLD.get(code, code)
-        for topic in topics:
-            for row in topic.partitions:
-                row.error_code = row.error_code or code
-        return TxnOffsetCommitResponse(topics=topics)
 
-    if not offsets:
-        return answer(ErrorCode.NONE)
+def _begun_in_parts(call: Call, request: TxnOffsetCommitRequest, asked: "_Asked") -> Parts:
+    for some in in_turns(_rows(request, asked)):
+        for topic, row in some:
+            asked.add(topic, row)
+        yield None
+    return _begun(call, request, asked)
+
+
+def _rows(
+    request: TxnOffsetCommitRequest, asked: "_Asked"
+) -> Iterator[tuple[TxnOffsetCommitResponseTopic, TxnOffsetCommitRequestPartition]]:
+    """Each partition that is named, and the topic of the answer that its row belongs to."""
+    for named in request.topics:
+        topic = TxnOffsetCommitResponseTopic(name=named.name, partitions=[])
+        asked.topics.append(topic)
+        for one in named.partitions:
+            yield topic, one
+
+
+def _begun(call: Call, request: TxnOffsetCommitRequest, asked: "_Asked") -> object | None:
+    if not asked.offsets:
+        return asked.answer(ErrorCode.NONE)
     try:
-        _Commit(call, request, tuple(offsets), answer).begin()
+        _Commit(call, request, asked).begin()
     except Rejected as refused:
-        return answer(refused.code)
+        return asked.answer(refused.code)
     return None
 
 
-def _row(
-    call: Call,
-    topic: str,
-    asked: TxnOffsetCommitRequestPartition,
-    offsets: list[OffsetToCommit],
-) -> TxnOffsetCommitResponsePartition:
-    found = offset_to_commit(call, topic, asked)
-    index = asked.partition_index
-    if isinstance(found, ErrorCode):
-        return TxnOffsetCommitResponsePartition(partition_index=index, error_code=found)
-    offsets.append(found)
-    return TxnOffsetCommitResponsePartition(partition_index=index)
+class _Asked:
+    """What may be committed of a request, and the rows of its answer.
+
+    Invariant: `undecided` has the row of each of `offsets`, in their order.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.offsets: list[OffsetToCommit] = []
+        self.undecided: list[TxnOffsetCommitResponsePartition] = []
+        self.topics: list[TxnOffsetCommitResponseTopic] = []
+
+    def add(
+        self, topic: TxnOffsetCommitResponseTopic, asked: TxnOffsetCommitRequestPartition
+    ) -> None:
+        row = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
+        topic.partitions.append(row)
+        found = offset_to_commit(self._call, topic.name, asked)
+        if isinstance(found, ErrorCode):
+            row.error_code = found
+        else:
+            self.offsets.append(found)
+            self.undecided.append(row)
+
+    def told(self, code: ErrorCode) -> ErrorCode:
+        """The code as clients of this version know it."""
+        return code if self._call.version >= _LOADING_VERSION else _CODES_OF_OLD.get(code, code)
+
+    def answer(self, code: ErrorCode) -> TxnOffsetCommitResponse:
+        """All that was not decided gets this code."""
+        code = self.told(code)
+        for row in self.undecided:
+            row.error_code = code
+        return TxnOffsetCommitResponse(topics=self.topics)
 
 
 class _Commit:
@@ -90,13 +123,11 @@ class _Commit:
         self,
         call: Call,
         request: TxnOffsetCommitRequest,
-        offsets: tuple[OffsetToCommit, ...],
-        answer: Callable[[ErrorCode], TxnOffsetCommitResponse],
+        asked: _Asked,
     ) -> None:
         self._call = call
         self._request = request
-        self._offsets = offsets
-        self._answer = answer
+        self._asked = asked
         self._batch = First(
             request.producer_id, request.producer_epoch, adds=call.version >= _ADDS_VERSION
         )
@@ -145,7 +176,7 @@ class _Commit:
                 moved = refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
                 code = ErrorCode.NOT_COORDINATOR if moved else refused.code
         if code is not ErrorCode.NONE:
-            call.answer(self._answer(code))
+            call.answer(self._asked.answer(code))
 
     def _outcome(self, code: ErrorCode) -> ErrorCode:
         if code in _AWAY:
@@ -155,24 +186,74 @@ class _Commit:
         return transaction_gate.outcome(code, says_abortable=abortable)
 
     def _write(self, asked: Asked | None) -> None:
-        """The group's coordinator appends in this turn, or not at all."""
-        call, request = self._call, self._request
+        """The group's coordinator appends in this turn, or not at all. Where the offsets are more
+        than fit into a turn, that is so for the first part of them."""
+        call = self._call
         replica, leader = self._place()
         with partitions.storage_errors(call.broker, replica):
             transaction_gate.admit(call.broker, replica, leader, self._batch, asked)
-        who = Who(request.member_id, request.group_instance_id, request.generation_id)
+        of_all = self._asked
+        if len(of_all.offsets) > limits.ROWS_PER_STEP:
+            in_parts(call, self._written_in_parts(replica, leader))
+            return
         ask_group(
             call,
-            request.group_id,
-            CommitInTransaction(
-                request.group_id,
-                who,
-                request.producer_id,
-                request.producer_epoch,
-                self._offsets,
-            ),
-            lambda said: self._answer(code_of(said)),
+            self._request.group_id,
+            self._part(of_all.offsets),
+            lambda said: of_all.answer(code_of(said)),
         )
+
+    def _part(self, offsets: Sequence[OffsetToCommit]) -> CommitInTransaction:
+        request = self._request
+        return CommitInTransaction(
+            request.group_id,
+            Who(request.member_id, request.group_instance_id, request.generation_id),
+            request.producer_id,
+            request.producer_epoch,
+            tuple(offsets),
+        )
+
+    def _written_in_parts(self, replica: Replica, leader: Leader) -> Parts:
+        """All parts belong to the transaction that the first one was let into: if it ends in
+        between, the others are refused, for nobody would end them."""
+        asked, began = self._asked, -1
+        commits = CommitsInParts(
+            self._call,
+            self._request.group_id,
+            TxnOffsetCommitResponse(topics=asked.topics),
+            asked.told,
+        )
+        is_first = True
+        for some in in_turns(zip(asked.offsets, asked.undecided, strict=True)):
+            rows = [row for _, row in some]
+            if is_first:
+                commits.ask(self._part([offset for offset, _ in some]), rows)
+                began, is_first = _began(replica, self._batch), False
+            elif began < 0:
+                commits.follow_first(rows)  # which was refused: no transaction is open
+            elif (refusal := self._refusal(replica, leader, began)) is not None:
+                commits.refuse(refusal, rows)
+            else:
+                commits.ask(self._part([offset for offset, _ in some]), rows)
+            yield None
+        commits.end()
+        return None
+
+    def _refusal(self, replica: Replica, leader: Leader, began: int) -> ErrorCode | None:
+        """Why a further part of the transaction that began there may not be written."""
+        if replica.leader is not leader:
+            return ErrorCode.NOT_COORDINATOR
+        if began != _began(replica, self._batch):
+            return ErrorCode.INVALID_TXN_STATE
+        return None
+
+
+def _began(replica: Replica, batch: First) -> int:
+    """Where the producer's open transaction began in this log; -1 if it has none."""
+    known = replica.log.producers.get(batch.producer_id)
+    if known is None or known.epoch != batch.producer_epoch:
+        return -1
+    return known.txn_start
 
 
 ROUTE = Route(API, range(6), txn_offset_commit, "pending until the transaction's marker")

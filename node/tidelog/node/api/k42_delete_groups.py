@@ -16,13 +16,10 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> None:
     names = list(dict.fromkeys(request.groups_names))
     ask_groups(
         call,
-        [(name, DeleteGroup(name)) for name in names],
-        lambda said: DeleteGroupsResponse(
-            results=[
-                DeletableGroupResult(group_id=name, error_code=code_of(one))
-                for name, one in zip(names, said, strict=True)
-            ]
-        ),
+        names,
+        DeleteGroup,
+        lambda name, said: DeletableGroupResult(group_id=name, error_code=code_of(said)),
+        lambda rows: DeleteGroupsResponse(results=rows),
     )
 
 

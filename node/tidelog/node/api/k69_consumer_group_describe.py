@@ -1,7 +1,5 @@
 """ConsumerGroupDescribe (key 69), versions 0-1. v1 the type of a member."""
 
-from typing import Any
-
 from tidelog.node.api import operations
 from tidelog.node.api.call import Call
 from tidelog.node.api.group_calls import ask_groups
@@ -19,13 +17,13 @@ from tidelog.wire.messages.k69_consumer_group_describe import (
 def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> None:
     names = list(dict.fromkeys(request.group_ids))
     allowed = operations.ON_GROUP if request.include_authorized_operations else operations.NOT_ASKED
-
-    def answer(said: list[Any | Refusal]) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(
-            groups=[_group(name, one, allowed) for name, one in zip(names, said, strict=True)]
-        )
-
-    ask_groups(call, [(name, DescribeConsumerGroup(name)) for name in names], answer)
+    ask_groups(
+        call,
+        names,
+        DescribeConsumerGroup,
+        lambda name, said: _group(name, said, allowed),
+        lambda rows: ConsumerGroupDescribeResponse(groups=rows),
+    )
 
 
 def _group(name: str, said: DescribedGroup | Refusal, allowed: int) -> DescribedGroup:

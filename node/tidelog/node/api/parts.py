@@ -5,9 +5,10 @@ on the loop, ANYWAY for that also if the client is gone by then, or work that is
 whose result it is sent. What it returns is its answer.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from enum import Enum
 from functools import partial
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.kernel import limits
@@ -50,6 +51,13 @@ class Turn:
             self._left = limits.ROWS_PER_STEP
         self._left -= cost
         return is_over
+
+
+def in_turns(rows: Iterable[_T]) -> Iterator[list[_T]]:
+    """As many rows at a time as are done before other clients have their turn."""
+    rest = iter(rows)
+    while some := list(islice(rest, limits.ROWS_PER_STEP)):
+        yield some
 
 
 def cost_of_name(name: str) -> int:

@@ -54,6 +54,13 @@ class Offsets:
         """What open transactions will commit of this partition."""
         return (one.value for one in self._pending.get(group, {}).get(where, {}).values())
 
+    def all_pending(self, group: str) -> dict[tuple[str, int], tuple[CommittedOffset, ...]]:
+        """A copy of what open transactions will commit for a group, by partition."""
+        return {
+            where: tuple(one.value for one in by_producer.values())
+            for where, by_producer in self._pending.get(group, {}).items()
+        }
+
     def replay(self, record: OffsetRecord) -> None:
         self._replayed += 1
         where = (record.topic, record.partition)

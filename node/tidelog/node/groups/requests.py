@@ -1,5 +1,6 @@
 """What is asked of a group coordinator, and what it says; no version of the protocol is in it."""
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -61,10 +62,14 @@ class FetchOffsets(Struct, frozen=True):
     require_stable: bool
 
 
+OffsetRow = tuple[str, int, CommittedOffset | ErrorCode | None]
+
+
 class OffsetsFound(Struct, frozen=True):
     """In the order asked; None where nothing is committed, a code where it cannot be said yet."""
 
-    rows: tuple[tuple[str, int, CommittedOffset | ErrorCode | None], ...]
+    rows: Iterable[OffsetRow]
+    """Of many offsets they are made one by one, of what was committed when they were asked for."""
 
 
 class DeleteOffsets(Struct, frozen=True):

@@ -5,13 +5,14 @@ into records, and only their replay changes what a fail-over must not lose.
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final, assert_never
 
 from tidelog.kernel.ids import ZERO_UUID, RequestId, Uuid
 from tidelog.kernel.instant import Instant, ms
-from tidelog.kernel.limits import GROUP_BYTES_MAX
+from tidelog.kernel.limits import GROUP_BYTES_MAX, ROWS_PER_STEP
 from tidelog.kernel.shard import Decision
 from tidelog.kernel.texts import quoted
 from tidelog.node.groups import requests as ask
@@ -242,25 +243,35 @@ class GroupShard:
             group.check_fetch(request.member_id, request.member_epoch)
         known = self._offsets.of(name)
         wanted = request.wanted
-        if wanted is None:
-            wanted = tuple(
-                where for where, value in known.items() if not self._is_of_deleted(where[0], value)
-            )
-        rows: list[tuple[str, int, CommittedOffset | ErrorCode | None]] = []
-        for topic, partition in wanted:
-            value = known.get((topic, partition))
+        if len(known if wanted is None else wanted) <= ROWS_PER_STEP:
+            unstable = partial(self._offsets.pending, name) if request.require_stable else None
+            rows: Iterable[ask.OffsetRow] = tuple(self._rows(known, wanted, unstable))
+        else:
+            pending = self._offsets.all_pending(name) if request.require_stable else {}
+            rows = self._rows(dict(known), wanted, lambda where: pending.get(where, ()))
+        draft.reply(asked, ask.OffsetsFound(rows))
+
+    def _rows(
+        self,
+        known: Mapping[tuple[str, int], CommittedOffset],
+        wanted: Iterable[tuple[str, int]] | None,
+        pending: Callable[[tuple[str, int]], Iterable[CommittedOffset]] | None,
+    ) -> Iterator[ask.OffsetRow]:
+        """What is told of each partition; `pending` gives what open transactions commit of it, and
+        is None where they do not count."""
+        for where in known if wanted is None else wanted:
+            topic = where[0]
+            value = known.get(where)
             if value is not None and self._is_of_deleted(topic, value):
+                if wanted is None:
+                    continue
                 value = None
             found: CommittedOffset | ErrorCode | None = value
-            if request.require_stable and self._is_unstable(name, (topic, partition)):
+            if pending is not None and any(
+                not self._is_of_deleted(topic, one) for one in pending(where)
+            ):
                 found = ErrorCode.UNSTABLE_OFFSET_COMMIT
-            rows.append((topic, partition, found))
-        draft.reply(asked, ask.OffsetsFound(tuple(rows)))
-
-    def _is_unstable(self, group: str, where: tuple[str, int]) -> bool:
-        """Whether an open transaction may change what is told of this partition."""
-        pending = self._offsets.pending(group, where)
-        return any(not self._is_of_deleted(where[0], one) for one in pending)
+            yield *where, found
 
     def _delete_offsets(
         self, _now: Instant, asked: RequestId, request: ask.DeleteOffsets, draft: Draft
