@@ -120,12 +120,12 @@ def test_a_late_answer_that_fails_ends_its_connection_and_the_next_one_is_answer
 def k01_looks(monkeypatch: pytest.MonkeyPatch) -> list[Callable[..., Any]]:
     """What the next looks of waiting fetches do in place of what they would."""
     planned: list[Callable[..., Any]] = []
-    usual = handler._look
+    usual = handler._again
 
     def looks(*given: Any) -> Any:
         return (planned.pop(0) if planned else usual)(*given)
 
-    monkeypatch.setattr(handler, "_look", looks)
+    monkeypatch.setattr(handler, "_again", looks)
     return planned
 
 

@@ -10,6 +10,13 @@ CLIENT_ID_BYTES_LOGGED_MAX = 256
 MESSAGE_ELEMENTS_MAX = 1_000_000
 REQUEST_ELEMENTS_MAX = 200_000
 """Less: whoever asks for so much holds up all other clients of the broker for two seconds."""
+ELEMENTS_AT_ONCE_MAX = 5_000
+"""A request or an answer of more is decoded or encoded in a thread: on the loop it would take
+longer than the 5 ms after which threads take turns."""
+ELEMENTS_LIGHT = 20_000
+"""One of more waits behind others of its kind, not in front of ordinary work."""
+ELEMENT_BYTES = 200
+"""Of memory, for each element of a request that is kept until it is done."""
 STRING_BYTES_MAX = 32_767
 TAGGED_FIELDS_MAX = 1_000
 QUOTED_CHARS_MAX = 200
@@ -186,6 +193,8 @@ assert PRODUCERS_BEGUN_BURST_OF_CLIENT <= PRODUCERS_BEGUN_BURST
 assert PRODUCERS_BEGUN_PER_S_OF_CLIENT <= PRODUCERS_BEGUN_PER_S
 assert HEARTBEAT_MS * 10 <= BROKER_STOPPED_MS < COORDINATOR_SILENT_MS < BROKER_SILENT_MS
 assert FETCH_SESSION_PARTITIONS_MAX <= FETCH_SESSIONS_PARTITIONS_MAX <= REQUEST_ELEMENTS_MAX
+assert ROWS_PER_STEP <= ELEMENTS_AT_ONCE_MAX <= ELEMENTS_LIGHT <= REQUEST_ELEMENTS_MAX
+assert TAGGED_FIELDS_MAX <= ELEMENTS_AT_ONCE_MAX
 assert 2 * PARTITIONS_IN_CLUSTER_MAX <= REQUEST_ELEMENTS_MAX <= MESSAGE_ELEMENTS_MAX
 assert PARTITIONS_PER_TOPIC_MAX <= PARTITIONS_PER_DECISION_MAX <= PARTITIONS_IN_CLUSTER_MAX
 assert FEED_SNAPSHOT_CHUNK_RECORDS < FEED_RECORDS_IN_FLIGHT <= METADATA_RECORDS_KEPT

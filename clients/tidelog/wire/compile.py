@@ -25,29 +25,41 @@ Writer = Callable[[Any, bytearray, list[Piece]], bytearray]
 Records close the bytes so far: they and the records go to the pieces, and new bytes begin.
 """
 
-_readers: dict[tuple[type, int, bool, int], Reader] = {}
-_writers: dict[tuple[type, int, bool], Writer] = {}
+_readers: dict[tuple[type, int, bool, int, bool], Reader] = {}
+_writers: dict[tuple[type, int, bool, int | None], Writer] = {}
 _made: dict[tuple[type, str], Any] = {}
 
 
 def reader(
-    cls: type, version: int, *, flexible: bool, elements_max: int = MESSAGE_ELEMENTS_MAX
+    cls: type,
+    version: int,
+    *,
+    flexible: bool,
+    elements_max: int = MESSAGE_ELEMENTS_MAX,
+    counts_numbers: bool = False,
 ) -> Reader:
     """The function that reads a message of this class as this version has it."""
-    key = (cls, version, flexible, elements_max)
+    key = (cls, version, flexible, elements_max, counts_numbers)
     made = _readers.get(key)
     if made is None:
-        source = read_source(cls, version, flexible=flexible, elements_max=elements_max)
+        source = read_source(
+            cls,
+            version,
+            flexible=flexible,
+            elements_max=elements_max,
+            counts_numbers=counts_numbers,
+        )
         made = _readers[key] = _make(cls, source)
     return made
 
 
-def writer(cls: type, version: int, *, flexible: bool) -> Writer:
+def writer(cls: type, version: int, *, flexible: bool, elements_max: int | None = None) -> Writer:
     """The function that writes a message of this class as this version has it."""
-    key = (cls, version, flexible)
+    key = (cls, version, flexible, elements_max)
     made = _writers.get(key)
     if made is None:
-        made = _writers[key] = _make(cls, write_source(cls, version, flexible=flexible))
+        source = write_source(cls, version, flexible=flexible, elements_max=elements_max)
+        made = _writers[key] = _make(cls, source)
     return made
 
 

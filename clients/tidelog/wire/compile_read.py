@@ -6,12 +6,13 @@ a string or a view that was cut leaves a position behind the end, which the next
 line of the function refuses. Only what allocates by a count checks it first.
 
 The names in a reader: `b` the frame, `p` the position, `end` its length, `left` the array elements
-it may still hold, `n` the newest length or count; o, a, e and stop carry their depth.
+and tagged fields it may still hold, `n` the newest length or count; o, a, e and stop carry their
+depth.
 """
 
 from struct import Struct, error
 
-from tidelog.kernel.limits import STRING_BYTES_MAX
+from tidelog.kernel.limits import STRING_BYTES_MAX, TAGGED_FIELDS_MAX
 from tidelog.wire import primitives
 from tidelog.wire.errors import WireError
 from tidelog.wire.primitives import ARRAY_SMALL, Primitive
@@ -20,24 +21,29 @@ from tidelog.wire.source import Source, struct_name, struct_of
 
 _NAMES = {
     "WireError": WireError,
+    "bad_count": primitives.bad_count,
     "bad_length": primitives.bad_length,
     "bad_size": primitives.bad_size,
     "check_tags": primitives.check_tags,
     "error": error,
     "new": object.__new__,
     "skip_tags": primitives.skip_tags,
+    "too_wide": primitives.too_wide,
     "uvarint": primitives.uvarint,
     "uvarint_rest": primitives.uvarint_rest,
     "Struct": Struct,
 }
 
 
-def read_source(cls: type, version: int, *, flexible: bool, elements_max: int) -> Source:
-    """`made(b, p) -> (message, position)`."""
+def read_source(
+    cls: type, version: int, *, flexible: bool, elements_max: int, counts_numbers: bool
+) -> Source:
+    """`made(b, p) -> (message, position)`; TooWideError where it has more than `elements_max`
+    elements. Numbers in arrays of them are elements where `counts_numbers` says so."""
     source = Source("def made(b, p):", _NAMES)
     source.emit("end = len(b)", f"left = {elements_max}")
     with source.block("try:"):
-        maker = _ReadSource(source, version, flexible=flexible)
+        maker = _ReadSource(source, version, flexible=flexible, counts_numbers=counts_numbers)
         maker.struct(cls, "o0", 0)
         maker.flush()
     with source.block("except (error, IndexError, UnicodeDecodeError) as failure:"):
@@ -49,10 +55,13 @@ def read_source(cls: type, version: int, *, flexible: bool, elements_max: int) -
 
 
 class _ReadSource:
-    def __init__(self, source: Source, version: int, *, flexible: bool) -> None:
+    def __init__(
+        self, source: Source, version: int, *, flexible: bool, counts_numbers: bool
+    ) -> None:
         self._source = source
         self._version = version
         self._flexible = flexible
+        self._counts_numbers = counts_numbers
         self._targets: list[str] = []
         self._format = ">"
 
@@ -168,7 +177,7 @@ class _ReadSource:
                 return
             smallest = self._smallest(element)
             with source.block(f"if n * {smallest} > end - p or n > left:"):
-                source.emit("bad_length(n, p)")
+                source.emit(f"bad_count(n, p, n * {smallest} <= end - p)")
             item = f"e{depth}" if isinstance(element, Primitive) else f"o{depth + 1}"
             source.emit("left -= n", f"{place} = a{depth} = []")
             with source.block("for _ in range(n):"):
@@ -187,6 +196,10 @@ class _ReadSource:
         source = self._source
         with source.block(f"if n * {element.size} > end - p:"):
             source.emit("bad_length(n, p)")
+        if self._counts_numbers:
+            source.emit("left -= n")
+            with source.block("if left < 0:"):
+                source.emit("too_wide(p)")
         many = source.constant(f"many_{element.code}", primitives.UNPACK_ARRAY[element.code])
         with source.block(f"if n < {ARRAY_SMALL}:"):
             source.emit(f"{place} = list({many}[n](b, p))")
@@ -200,10 +213,12 @@ class _ReadSource:
         self.flush()
         if not tagged:
             with source.block("if n:"):
+                self._count_tags()
                 source.emit("p = skip_tags(b, p, n, end)")
             return
         stop = f"stop{depth}"
         with source.block("if n:"):
+            self._count_tags()
             with source.block("if n > 127:"):
                 source.emit("n, p = uvarint_rest(b, p, n)", "check_tags(n)")
             with source.block("for _ in range(n):"):
@@ -214,6 +229,12 @@ class _ReadSource:
                 self._tag_choice(tagged, target, depth)
                 with source.block(f"if p != {stop}:"):
                     source.emit(f"bad_size(p, {stop})")
+
+    def _count_tags(self) -> None:
+        """One byte says how many there are, or that there may be as many as a section can have."""
+        self._source.emit(f"left -= n if n < 128 else {TAGGED_FIELDS_MAX}")
+        with self._source.block("if left < 0:"):
+            self._source.emit("too_wide(p)")
 
     def _tag_choice(self, tagged: list[Row], target: str, depth: int) -> None:
         head = "if"

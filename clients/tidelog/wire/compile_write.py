@@ -3,7 +3,8 @@
 Fields of fixed size are collected and written by one `Struct`, with the length that follows them
 where that is a single byte. The names in a writer: `out` the bytes so far, `pieces` what is
 finished before them, `v` the newest value, `n` its length on the wire; o, and hold for the bytes
-around a tagged value, carry their depth.
+around a tagged value, carry their depth. Where the elements are bounded, `left` is how many more
+may come.
 """
 
 from struct import Struct
@@ -16,15 +17,24 @@ from tidelog.wire.source import Source, struct_name, struct_of
 
 _NAMES = {
     "too_long": primitives.too_long,
+    "too_wide": primitives.too_wide,
     "uvarint_bytes": primitives.uvarint_bytes,
     "Struct": Struct,
 }
 
 
-def write_source(cls: type, version: int, *, flexible: bool) -> Source:
-    """`made(message, out, pieces) -> out`."""
+def write_source(
+    cls: type, version: int, *, flexible: bool, elements_max: int | None = None
+) -> Source:
+    """`made(message, out, pieces) -> out`; TooWideError where it has more elements than those.
+
+    Numbers in arrays of them do not count: they are written by one call.
+    """
     source = Source("def made(o0, out, pieces):", _NAMES)
-    maker = _WriteSource(source, version, flexible=flexible)
+    is_bounded = elements_max is not None
+    if is_bounded:
+        source.emit(f"left = {elements_max}")
+    maker = _WriteSource(source, version, flexible=flexible, is_bounded=is_bounded)
     maker.struct(cls, "o0", 0)
     maker.flush()
     source.emit("return out")
@@ -32,10 +42,11 @@ def write_source(cls: type, version: int, *, flexible: bool) -> Source:
 
 
 class _WriteSource:
-    def __init__(self, source: Source, version: int, *, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, *, flexible: bool, is_bounded: bool) -> None:
         self._source = source
         self._version = version
         self._flexible = flexible
+        self._is_bounded = is_bounded
         self._values: list[str] = []
         self._format = ">"
 
@@ -157,6 +168,10 @@ class _WriteSource:
             return
         assert not isinstance(element, Array), "Kafka has no arrays of arrays"
         item = f"o{depth + 1}"
+        if self._is_bounded:
+            source.emit("left -= n")
+            with source.block("if left < 0:"):
+                source.emit("too_wide(len(out))")
         with source.block(f"for {item} in v:"):
             if kind.encoded:
                 with source.block(f"if {item}.__class__ is bytes:"):

@@ -207,6 +207,10 @@ class WireError(Exception):
     """Bytes that are no such message. A server closes the connection; a client too."""
 
 
+class TooWideError(WireError):
+    """A message of more elements than its reader or its writer takes."""
+
+
 REQUEST_FAULTS: Final = (
     WireError,
     Rejected,

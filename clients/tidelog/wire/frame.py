@@ -8,9 +8,15 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Any, TypeVar
 
-from tidelog.kernel.limits import REQUEST_BYTES_MAX, REQUEST_ELEMENTS_MAX
+from tidelog.kernel.limits import (
+    ELEMENTS_AT_ONCE_MAX,
+    ELEMENTS_LIGHT,
+    REQUEST_BYTES_MAX,
+    REQUEST_ELEMENTS_MAX,
+)
+from tidelog.kernel.steps import Pace, Steps
 from tidelog.wire.compile import Piece, Reader, Writer, reader, writer
-from tidelog.wire.errors import WireError
+from tidelog.wire.errors import TooWideError, WireError
 from tidelog.wire.header import (
     AnyApi,
     RequestHeader,
@@ -52,6 +58,34 @@ def encode_response(
 ) -> list[Piece]:
     """A whole response frame; WireError where a string is too long for the wire."""
     write = api.response_writers.get(version) or _response_writer(api, version)
+    return _response(write, api, version, correlation_id, message)
+
+
+def encode_response_at_once(
+    api: ApiSchema[RequestT, ResponseT], version: int, correlation_id: int, message: ResponseT
+) -> list[Piece]:
+    """As `encode_response`; TooWideError where the loop should not do it."""
+    write = api.response_writers_at_once.get(version) or _response_writer_at_once(api, version)
+    return _response(write, api, version, correlation_id, message)
+
+
+def encode_in_steps(
+    api: ApiSchema[RequestT, ResponseT], version: int, correlation_id: int, message: ResponseT
+) -> Steps[list[Piece]]:
+    """As `encode_response`, in a thread."""
+    write = writer(
+        api.response, version, flexible=api.is_flexible(version), elements_max=ELEMENTS_LIGHT
+    )
+    try:
+        return _response(write, api, version, correlation_id, message)
+    except TooWideError:
+        yield Pace.HEAVY
+    return encode_response(api, version, correlation_id, message)
+
+
+def _response(
+    write: Writer, api: AnyApi, version: int, correlation_id: int, message: object
+) -> list[Piece]:
     head = _RESPONSE_HEAD_TAGS if has_response_tags(api, version) else _RESPONSE_HEAD
     pieces: list[Piece] = []
     last = write(message, bytearray(head.pack(0, correlation_id)), pieces)
@@ -87,7 +121,32 @@ def read_request(
     Kafka does not look at them either: a client that leaves some works with every Kafka.
     """
     read = api.request_readers.get(version) or _request_reader(api, version)
-    message: RequestT
+    return _request(read, api, version, frame, position)
+
+
+def read_request_at_once(
+    api: ApiSchema[RequestT, ResponseT], version: int, frame: memoryview, position: int
+) -> tuple[RequestT, int]:
+    """As `read_request`; TooWideError where the loop should not do it."""
+    read = api.request_readers_at_once.get(version) or _request_reader_at_once(api, version)
+    return _request(read, api, version, frame, position)
+
+
+def read_in_steps(
+    api: ApiSchema[RequestT, ResponseT], version: int, frame: memoryview, position: int
+) -> Steps[tuple[RequestT, int]]:
+    """As `read_request`, in a thread."""
+    read = _bounded_reader(api, version, ELEMENTS_LIGHT)
+    try:
+        return _request(read, api, version, frame, position)
+    except TooWideError:
+        yield Pace.HEAVY
+    return read_request(api, version, frame, position)
+
+
+def _request(
+    read: Reader, api: AnyApi, version: int, frame: memoryview, position: int
+) -> tuple[Any, int]:
     message, position = read(frame, position)
     left = len(frame) - position
     return message, 0 if left and _is_wide_null(api.key, version, left) else left
@@ -145,14 +204,25 @@ def _sized(pieces: list[Piece], last: bytearray) -> list[Piece]:
 
 
 def _request_reader(api: AnyApi, version: int) -> Reader:
-    made = reader(
+    made = _bounded_reader(api, version, REQUEST_ELEMENTS_MAX)
+    api.request_readers[version] = made
+    return made
+
+
+def _request_reader_at_once(api: AnyApi, version: int) -> Reader:
+    made = _bounded_reader(api, version, ELEMENTS_AT_ONCE_MAX)
+    api.request_readers_at_once[version] = made
+    return made
+
+
+def _bounded_reader(api: AnyApi, version: int, elements_max: int) -> Reader:
+    return reader(
         api.request,
         _checked(api, version),
         flexible=api.is_flexible(version),
-        elements_max=REQUEST_ELEMENTS_MAX,
+        elements_max=elements_max,
+        counts_numbers=True,
     )
-    api.request_readers[version] = made
-    return made
 
 
 def _response_reader(api: AnyApi, version: int) -> Reader:
@@ -170,6 +240,17 @@ def _request_writer(api: AnyApi, version: int) -> Writer:
 def _response_writer(api: AnyApi, version: int) -> Writer:
     made = writer(api.response, _checked(api, version), flexible=api.is_flexible(version))
     api.response_writers[version] = made
+    return made
+
+
+def _response_writer_at_once(api: AnyApi, version: int) -> Writer:
+    made = writer(
+        api.response,
+        _checked(api, version),
+        flexible=api.is_flexible(version),
+        elements_max=ELEMENTS_AT_ONCE_MAX,
+    )
+    api.response_writers_at_once[version] = made
     return made
 
 

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import NoReturn, Protocol
 
 from tidelog.kernel.limits import REQUEST_BYTES_MAX, STRING_BYTES_MAX, TAGGED_FIELDS_MAX
-from tidelog.wire.errors import WireError
+from tidelog.wire.errors import TooWideError, WireError
 
 
 class Records(Protocol):
@@ -115,6 +115,18 @@ def check_tags(count: int) -> None:
 def bad_length(length: int, position: int) -> NoReturn:
     """A length that is negative, or that the rest of the frame cannot hold."""
     raise WireError(f"length {length} before byte {position}")
+
+
+def bad_count(count: int, position: int, fitting: bool) -> NoReturn:  # noqa: FBT001 -- generated code calls it
+    """The number of elements of an array: the rest of the frame cannot hold them, or the reader
+    does not take as many."""
+    if not fitting:
+        bad_length(count, position)
+    too_wide(position)
+
+
+def too_wide(position: int) -> NoReturn:
+    raise TooWideError(f"too many elements before byte {position}")
 
 
 def bad_size(position: int, expected: int) -> NoReturn:

@@ -212,10 +212,12 @@ class ApiSchema(Generic[RequestT_co, ResponseT_co]):
         "name",
         "request",
         "request_readers",
+        "request_readers_at_once",
         "request_writers",
         "response",
         "response_readers",
         "response_writers",
+        "response_writers_at_once",
         "versions",
     )
 
@@ -236,9 +238,11 @@ class ApiSchema(Generic[RequestT_co, ResponseT_co]):
         self.request = request
         self.response = response
         self.request_readers: dict[int, Callable[..., Any]] = {}
+        self.request_readers_at_once: dict[int, Callable[..., Any]] = {}
         self.request_writers: dict[int, Callable[..., Any]] = {}
         self.response_readers: dict[int, Callable[..., Any]] = {}
         self.response_writers: dict[int, Callable[..., Any]] = {}
+        self.response_writers_at_once: dict[int, Callable[..., Any]] = {}
 
     def is_flexible(self, version: int) -> bool:
         """Compact lengths and tagged fields, in the body and in the headers."""

@@ -1,15 +1,19 @@
 """One request on its way through its handler."""
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from tidelog.kernel import limits
 from tidelog.kernel.files import File
 from tidelog.kernel.instant import Instant, WallMs
+from tidelog.node.api.faults import Fault, faults_caught
 from tidelog.node.net.client import Client
 from tidelog.node.net.session import Slot
 from tidelog.node.replica.waiting import Waiter
-from tidelog.wire.errors import REQUEST_FAULTS, fault_text
-from tidelog.wire.frame import encode_response
+from tidelog.wire.compile import Piece
+from tidelog.wire.errors import REQUEST_FAULTS, TooWideError, fault_text
+from tidelog.wire.frame import encode_in_steps, encode_response_at_once
 from tidelog.wire.header import AnyApi, RequestHeader
 
 if TYPE_CHECKING:
@@ -22,7 +26,8 @@ _P = ParamSpec("_P")
 class Call:
     """Who asks, in which version, when; and the way to answer later.
 
-    `frame` lies in the connection's buffer: it is gone once the handler has returned.
+    `frame` lies in the connection's buffer: it is gone once the handler has returned, unless the
+    call owns it.
     """
 
     __slots__ = (
@@ -33,6 +38,7 @@ class Call:
         "header",
         "kept_bytes",
         "now",
+        "owns_frame",
         "pinned",
         "slot",
     )
@@ -56,6 +62,8 @@ class Call:
         self.now = now
         self.kept_bytes = 0
         """Of its request, which is copied and not done yet."""
+        self.owns_frame = False
+        """Whether `frame` is a copy, which stays."""
         self.pinned: list[File] | None = None
         """Log files that must stay open until the answer is made, which has ranges of them."""
 
@@ -76,18 +84,46 @@ class Call:
         """Give the answer now; it leaves when its turn has come."""
         if self.settle(message):
             self.client.answered()
-        self.unpin()
 
     def settle(self, message: Any) -> bool:  # noqa: ANN401 -- as above
         """Put the answer in its place. If it cannot be encoded, the connection ends: False."""
         header = self.header
         try:
-            pieces = encode_response(self.api, header.version, header.correlation_id, message)
+            pieces = encode_response_at_once(
+                self.api, header.version, header.correlation_id, message
+            )
+        except TooWideError:
+            self._settle_aside(message)
+            return False
         except REQUEST_FAULTS as fault:
             self.fail(fault)
             return False
         self.slot.pieces = pieces
+        if self.kept_bytes or self.pinned is not None:
+            self.done()
         return True
+
+    def _settle_aside(self, message: Any) -> None:  # noqa: ANN401 -- as above
+        """Encode a large answer in a thread. Nothing changes it or what it refers to any more."""
+        header = self.header
+        work = encode_in_steps(self.api, header.version, header.correlation_id, message)
+        self.broker.aside(faults_caught(work), self.later(self._encoded))
+
+    def _encoded(self, _now: Instant, pieces: list[Piece] | Fault) -> None:
+        if isinstance(pieces, Fault):
+            raise pieces.error
+        if not self.abandoned:
+            self.slot.pieces = pieces
+            self.client.answered()
+        self.done()
+
+    def done(self) -> None:
+        """What was kept until the answer is made is no longer needed."""
+        self.let_go()
+        self.unpin()
+        if self.owns_frame:
+            with contextlib.suppress(ValueError):
+                self.client.session.on_end.remove(self.done)
 
     def later(self, work: Callable[_P, None]) -> Callable[_P, None]:
         """Wrap what answers this request later: a fault in it ends this request's connection, and
@@ -105,6 +141,19 @@ class Call:
         """So many bytes of the request are copied, until it is done."""
         self.kept_bytes += count
         self.broker.received.keep(count)
+
+    def own_frame(self) -> None:
+        """Copy the whole request, which is kept until it is answered."""
+        self.frame = memoryview(bytearray(self.frame))
+        self.owns_frame = True
+        size = len(self.frame)
+        elements = min(size // 4, limits.REQUEST_ELEMENTS_MAX)
+        self.keep(size + limits.ELEMENT_BYTES * elements)
+
+    def end_with_client(self) -> None:
+        """Give memory back also if the client leaves before it is answered: nobody goes on with
+        its request then."""
+        self.client.session.on_end.append(self.done)
 
     def let_go(self) -> None:
         """What was copied is needed no more."""
@@ -128,8 +177,7 @@ class Call:
 
     def fail(self, fault: Exception) -> None:
         """End the connection: a fault of ours kept this request from its answer."""
-        self.let_go()
-        self.unpin()
+        self.done()
         reason = f"{self.api} v{self.version} failed: {fault_text(fault)}"
         self.broker.on_fault(reason)
         self.client.close(reason)
@@ -138,6 +186,7 @@ class Call:
         """Give an answer that another process has encoded, header included."""
         self.slot.pieces = [len(frame).to_bytes(4, "big"), frame]
         self.client.answered()
+        self.done()
 
     def hold(self) -> None:
         """Begin nothing behind this request until `release`: what follows must find it done."""
@@ -157,3 +206,4 @@ class Call:
     def no_answer(self) -> None:
         self.slot.pieces = []
         self.client.answered()
+        self.done()

@@ -1,5 +1,6 @@
 """From a frame to its handler: the one place where a request's key and version are judged."""
 
+from functools import partial
 from typing import Any, Final
 
 from tidelog.kernel.instant import Instant
@@ -55,13 +56,14 @@ from tidelog.node.api import (
 )
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
+from tidelog.node.api.faults import Fault, faults_caught
 from tidelog.node.api.produce_again import ProduceAgain
-from tidelog.node.api.registry import Registry, settle
+from tidelog.node.api.registry import Registry, Route, settle
 from tidelog.node.api.trailing import TellOfTrailing, TrailingBytes
 from tidelog.node.net.client import Client, CloseConnectionError, RequestFailedError
 from tidelog.node.net.session import OVERLAPPING
-from tidelog.wire.errors import REQUEST_FAULTS, WireError, fault_text
-from tidelog.wire.frame import encode_response, read_request
+from tidelog.wire.errors import REQUEST_FAULTS, TooWideError, WireError, fault_text
+from tidelog.wire.frame import encode_response, read_in_steps, read_request_at_once
 from tidelog.wire.header import API_VERSIONS_KEY, HEAD_BYTES, RequestHeader, decode_request_header
 from tidelog.wire.messages.k18_api_versions import API as API_VERSIONS
 
@@ -170,14 +172,52 @@ class Dispatcher:
         key = header.api_key
         slot = client.session.begin(barrier=key not in OVERLAPPING, key=key)
         api = route.api
+        call = Call(self._broker, client, slot, api, header, frame, now)
         message: Any
-        message, left = read_request(api, header.version, frame, header.body_position)
+        try:
+            message, left = read_request_at_once(api, header.version, frame, header.body_position)
+        except TooWideError:
+            self._read_aside(call, route)
+            return
         if left:
             self._trailing.note(header, api, left, client.address)
         if is_produce:
             self._again.learn(header, message, frame)
-        call = Call(self._broker, client, slot, api, header, frame, now)
         settle(call, route.handle(call, message))
+
+    def _read_aside(self, call: Call, route: Route) -> None:
+        """Decode a request of many elements in a thread. Nothing behind it begins before that."""
+        header = call.header
+        call.hold()
+        call.own_frame()
+        work = read_in_steps(call.api, header.version, call.frame, header.body_position)
+        call.broker.aside(faults_caught(work), call.later(partial(self._handle_read, call, route)))
+
+    def _handle_read(self, call: Call, route: Route, now: Instant, read: Any) -> None:  # noqa: ANN401 -- message and bytes left, or a Fault
+        is_produce = route.key == k00_produce.ROUTE.key
+        if call.abandoned and not is_produce:
+            call.done()
+            return
+        if isinstance(read, Fault):
+            call.done()
+            if not isinstance(read.error, WireError):
+                raise read.error
+            call.client.close(str(read.error))
+            return
+        message, left = read
+        if left:
+            self._trailing.note(call.header, call.api, left, call.client.address)
+        call.now = now
+        if not is_produce:  # whose records are appended even if the client is gone
+            call.end_with_client()
+        call.slot.barrier = route.key not in OVERLAPPING
+        try:
+            settle(call, route.handle(call, message))
+        except CloseConnectionError as error:
+            call.done()
+            call.client.close(str(error))
+        else:
+            call.client.answered()
 
     def _refuse_version(self, client: Client, header: RequestHeader) -> None:
         """ApiVersions alone can say which version it speaks; for all else the connection ends."""

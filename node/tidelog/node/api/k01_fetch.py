@@ -236,6 +236,9 @@ def _add_records(
             return
         if plan.committed:
             row.aborted_transactions = _aborted(log, offset, found, limit)
+            if row.aborted_transactions:
+                # There may be so many that the answer is encoded in a thread.
+                plan.call.pin(found.file)
     except (OSError, CorruptError) as failure:
         on_failure(replica.key, failure)
         raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
@@ -326,6 +329,7 @@ def _wait(look: _Look, found: Mapping[TopicPartition, _Row]) -> None:
     """Look again when enough bytes have come, or the time is up."""
     plan = look.plan
     call, request = plan.call, plan.request
+    call.unpin()
 
     def wake(_now: Instant) -> None:
         if not call.abandoned:
@@ -501,7 +505,6 @@ def _served_in_parts(plan: _Plan) -> Parts:
     except BaseException:
         plan.call.unpin()
         raise
-    plan.call.unpin()
     _wait(look, found)
     return None
 

@@ -9,15 +9,15 @@ from collections.abc import Generator, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from tidelog.kernel import limits
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.steps import Steps
 from tidelog.node.api.call import Call
+from tidelog.node.api.faults import Fault, faults_caught
 from tidelog.node.api.registry import NO_ANSWER
 from tidelog.node.net.client import CloseConnectionError
-from tidelog.wire.errors import REQUEST_FAULTS
 
 _T = TypeVar("_T")
 
@@ -84,21 +84,7 @@ def _wait(call: Call, parts: Parts, wanted: Wanted) -> None:
     if wanted is None or isinstance(wanted, Turns):
         call.broker.later(lambda now: then(now, None))
     else:
-        call.broker.aside(_faults_caught(wanted), then)
-
-
-class _Fault(NamedTuple):
-    """What the work in a thread raised; the handler gets it where it waits for the result."""
-
-    error: Exception
-
-
-def _faults_caught(work: Steps[Any]) -> Steps[Any]:
-    """A fault in a client's bytes ends the request, and not the thread's loop."""
-    try:
-        return (yield from work)
-    except REQUEST_FAULTS as error:
-        return _Fault(error)
+        call.broker.aside(faults_caught(wanted), then)
 
 
 def _go_on(call: Call, parts: Parts, waited: Wanted, now: Instant, result: object) -> None:
@@ -112,7 +98,7 @@ def _go_on(call: Call, parts: Parts, waited: Wanted, now: Instant, result: objec
 def go_on(call: Call, parts: Parts, result: object = None) -> None:
     """Do the next part of a request that is held, outside of the turn in which it came."""
     try:
-        wanted = parts.throw(result.error) if isinstance(result, _Fault) else parts.send(result)
+        wanted = parts.throw(result.error) if isinstance(result, Fault) else parts.send(result)
     except StopIteration as end:
         _end(call, end.value)
     except CloseConnectionError as error:

@@ -79,6 +79,8 @@ def is_wide(request: ProduceRequest) -> bool:
 
 def keep_records(call: Call, request: ProduceRequest) -> None:
     """Copy all there are: the connection's buffer is gone before they are appended."""
+    if call.owns_frame:
+        return
     rows = [data for topic in request.topic_data for data in topic.partition_data]
     kept = memoryview(bytearray(sum(len(data.records or b"") for data in rows)))
     at = 0

@@ -36,6 +36,7 @@ def settle(call: Call, answer: object | None) -> None:
     """Give what a handler returned; it leaves once the connection's turn is over."""
     if answer is NO_ANSWER:
         call.slot.pieces = []
+        call.done()
     elif answer is not None:
         call.settle(answer)
 
