@@ -52,6 +52,8 @@ _HINTS_VERSION: Final = 16
 _READ_COMMITTED: Final = 1
 _NOTHING: Final = b""
 _WAIT_MS_MAX: Final = 300_000
+_NARROW_BYTES: Final = 4 * limits.ROWS_PER_STEP
+"""A request takes as many to name more partitions than fit into a turn."""
 _ENOUGH: Final = 2**31
 """No request can ask for more bytes."""
 
@@ -76,9 +78,9 @@ class _Plan:
 
 
 class _Look:
-    """What a fetch finds: a row for each wanted partition that has been looked at."""
+    """What a fetch finds, a row for each wanted partition that has been looked at; its answer."""
 
-    __slots__ = ("failed", "left", "plan", "rows", "size")
+    __slots__ = ("_endpoints", "_responses", "failed", "left", "plan", "rows", "size")
 
     def __init__(self, plan: _Plan) -> None:
         self.plan = plan
@@ -88,6 +90,8 @@ class _Look:
         self.left = min(plan.request.max_bytes, plan.call.broker.settings["fetch.max.bytes"])
         """Bytes that may still be added."""
         self.failed = False
+        self._responses: list[FetchableTopicResponse] = []
+        self._endpoints: dict[int, NodeEndpoint] = {}
 
     @property
     def is_enough(self) -> bool:
@@ -102,20 +106,47 @@ class _Look:
 
     def at(self, wants: Iterable[Want]) -> None:
         """Look at some more of the wanted partitions."""
-        plan = self.plan
+        plan, rows, total, left = self.plan, self.rows, self.size, self.left
         for want in wants:
             try:
-                row = _read(plan, want, self.left, first=self.size == 0)
+                row = _read(plan, want, left, first=total == 0)
             except Rejected as refused:
                 self.failed = True
                 row = _refusal(want, _understood(plan.call.version, refused.code))
             assert row.records is not None
             size = len(row.records)
-            self.size += size
-            self.left -= size
+            total += size
+            left -= size
             if row.diverging_epoch is not None or row.preferred_read_replica >= 0:
                 self.failed = True
-            self.rows.append((want, row))
+            rows.append((want, row))
+        self.size, self.left = total, left
+
+    def shape(self, rows: Iterable[_Row]) -> None:
+        """Add some of the rows to the answer."""
+        plan = self.plan
+        call, session, responses = plan.call, plan.session, self._responses
+        fetched = 0
+        for want, row in rows:
+            assert row.records is not None
+            fetched += len(row.records)
+            if session is not None:
+                if plan.partial and not _news(want, row):
+                    continue
+                _note_told(session, want, row)
+            if row.error_code:
+                _add_hint(call, want, row, self._endpoints)
+            _list(responses, want, row)
+        call.broker.counters.fetched_bytes += fetched
+
+    def answer(self) -> FetchResponse:
+        session = self.plan.session
+        self.plan.call.broker.counters.fetches += 1
+        return FetchResponse(
+            session_id=session.number if session else 0,
+            responses=self._responses,
+            node_endpoints=list(self._endpoints.values()),
+        )
 
 
 def fetch(call: Call, request: FetchRequest) -> object | None:
@@ -123,7 +154,7 @@ def fetch(call: Call, request: FetchRequest) -> object | None:
         request.replica_state is not None and request.replica_state.replica_id >= 0
     ):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if _named(request) > limits.ROWS_PER_STEP:
+    if len(call.frame) > _NARROW_BYTES and _named(request) > limits.ROWS_PER_STEP:
         return in_parts(call, _fetched_in_parts(call, request))
     wants = {want.key: want for want in _wants(request)}
     try:
@@ -390,42 +421,8 @@ def _keys(call: Call, rows: Iterable[_Row]) -> dict[TopicPartition, _Row]:
 
 
 def _answer(look: _Look) -> FetchResponse:
-    shape = _Shape(look.plan)
-    shape.add(look.rows)
-    return shape.answer()
-
-
-class _Shape:
-    """The answer of a fetch, made of its rows."""
-
-    __slots__ = ("_endpoints", "_plan", "_responses")
-
-    def __init__(self, plan: _Plan) -> None:
-        self._plan = plan
-        self._responses: list[FetchableTopicResponse] = []
-        self._endpoints: dict[int, NodeEndpoint] = {}
-
-    def add(self, rows: Iterable[_Row]) -> None:
-        plan, session = self._plan, self._plan.session
-        counters = plan.call.broker.counters
-        for want, row in rows:
-            assert row.records is not None
-            counters.fetched_bytes += len(row.records)
-            if session is not None:
-                if plan.partial and not _news(want, row):
-                    continue
-                _note_told(session, want, row)
-            _add_hint(plan.call, want, row, self._endpoints)
-            _list(self._responses, want, row)
-
-    def answer(self) -> FetchResponse:
-        session = self._plan.session
-        self._plan.call.broker.counters.fetches += 1
-        return FetchResponse(
-            session_id=session.number if session else 0,
-            responses=self._responses,
-            node_endpoints=list(self._endpoints.values()),
-        )
+    look.shape(look.rows)
+    return look.answer()
 
 
 def _add_hint(
@@ -533,11 +530,10 @@ def _looked_in_parts(plan: _Plan) -> Parting[_Look]:
 
 
 def _shaped_in_parts(look: _Look) -> Parting[FetchResponse]:
-    shape = _Shape(look.plan)
     for rows in in_turns(look.rows):
-        shape.add(rows)
+        look.shape(rows)
         yield None
-    return shape.answer()
+    return look.answer()
 
 
 ROUTE = Route(

@@ -5,6 +5,7 @@ not told of its successor.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET, ZERO_UUID, Uuid
@@ -68,16 +69,8 @@ def offset_fetch(call: Call, request: OffsetFetchRequest) -> object | None:
 def _asked_in_parts(call: Call, request: OffsetFetchRequest) -> Parts:
     asked: dict[str, _Topics] = {}
     questions: list[tuple[str, FetchOffsets]] = []
-    said: dict[str, Any] = {}
+    done = partial(_said, call, asked, {})
     turn = Turn()
-
-    def done(name: str, one: Any | Refusal) -> None:  # noqa: ANN401 -- OffsetsFound, or why not
-        said[name] = one
-        if len(said) == len(asked) and not call.abandoned:
-            answer = in_parts(call, _told_in_parts(call, asked, said))
-            if answer is not None:
-                call.answer(answer)
-
     for one in (yield from _merged(call, request, turn)):
         if turn.is_over(cost_of_name(one.name)):
             yield None
@@ -93,6 +86,21 @@ def _asked_in_parts(call: Call, request: OffsetFetchRequest) -> Parts:
         done("", Refusal(ErrorCode.INVALID_GROUP_ID))
         return None
     return (yield from ask_in_parts(call, questions, done))
+
+
+def _said(
+    call: Call,
+    asked: Mapping[str, _Topics],
+    said: dict[str, Any],
+    name: str,
+    one: Any | Refusal,  # noqa: ANN401 -- OffsetsFound, or why not
+) -> None:
+    """A group has answered; the last of them has the whole answer made."""
+    said[name] = one
+    if len(said) == len(asked) and not call.abandoned:
+        answer = in_parts(call, _told_in_parts(call, asked, said))
+        if answer is not None:
+            call.answer(answer)
 
 
 def _merged(call: Call, request: OffsetFetchRequest, turn: Turn) -> Parting[Iterable[_Group]]:
@@ -188,7 +196,7 @@ def _group(
     for name, index, value, code in _rows(topics, said):
         if turn.is_over():
             yield None
-        topic_id = ZERO_UUID if call.version < _IDS_VERSION else ids(name)
+        topic_id = ids(name)
         if topic_id is None:
             continue
         topic = found.get(name)
@@ -196,28 +204,31 @@ def _group(
             topic = OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=[])
             found[name] = topic
         topic.partitions.append(_partition(index, _of_topic(value, topic_id), code))
-    told = list(found.values())
-    for unknown in topics or ():
-        if unknown.name is None:
-            topic = yield from _unknown(unknown, turn)
-            told.append(topic)
-    return told
+    return [*found.values(), *(yield from _unknown(topics, turn))]
 
 
 def _ids(call: Call, topics: _Topics) -> Callable[[str], Uuid | None]:
     """The id of a topic that rows are told of."""
+    if call.version < _IDS_VERSION:
+        return lambda _name: ZERO_UUID
     if topics is not None:
         return {topic.name: topic.id for topic in topics if topic.name is not None}.get
     names = call.broker.image.names
     return lambda name: names[name].id if name in names else None
 
 
-def _unknown(topic: _Topic, turn: Turn) -> Parting[OffsetFetchResponseTopics]:
-    told = OffsetFetchResponseTopics(name="", topic_id=topic.id, partitions=[])
-    for index in topic.indexes:
-        if turn.is_over():
-            yield None
-        told.partitions.append(_partition(index, _NONE, ErrorCode.UNKNOWN_TOPIC_ID))
+def _unknown(topics: _Topics, turn: Turn) -> Parting[list[OffsetFetchResponseTopics]]:
+    """Of those whose id nobody knows."""
+    told: list[OffsetFetchResponseTopics] = []
+    for topic in topics or ():
+        if topic.name is not None:
+            continue
+        row = OffsetFetchResponseTopics(name="", topic_id=topic.id, partitions=[])
+        told.append(row)
+        for index in topic.indexes:
+            if turn.is_over():
+                yield None
+            row.partitions.append(_partition(index, _NONE, ErrorCode.UNKNOWN_TOPIC_ID))
     return told
 
 

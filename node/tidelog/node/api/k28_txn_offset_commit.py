@@ -35,6 +35,7 @@ from tidelog.wire.messages.k28_txn_offset_commit import (
 _ABORTABLE_VERSION: Final = 4
 _ADDS_VERSION: Final = 5
 _LOADING_VERSION: Final = 2
+_NOWHERE: Final = -1
 _CODES_OF_OLD: Final = {
     # Producers of that time end themselves at the first, and try again at the second.
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -216,25 +217,24 @@ class _Commit:
     def _written_in_parts(self, replica: Replica, leader: Leader) -> Parts:
         """All parts belong to the transaction that the first one was let into: if it ends in
         between, the others are refused, for nobody would end them."""
-        asked, began = self._asked, -1
+        asked = self._asked
+        began: int | None = None
         commits = CommitsInParts(
             self._call,
             self._request.group_id,
             TxnOffsetCommitResponse(topics=asked.topics),
             asked.told,
         )
-        is_first = True
         for some in in_turns(zip(asked.offsets, asked.undecided, strict=True)):
             rows = [row for _, row in some]
-            if is_first:
-                commits.ask(self._part([offset for offset, _ in some]), rows)
-                began, is_first = _began(replica, self._batch), False
-            elif began < 0:
-                commits.follow_first(rows)  # which was refused: no transaction is open
-            elif (refusal := self._refusal(replica, leader, began)) is not None:
+            refusal = None if began is None else self._refusal(replica, leader, began)
+            if began == _NOWHERE:
+                commits.follow_first(rows)
+            elif refusal is not None:
                 commits.refuse(refusal, rows)
             else:
                 commits.ask(self._part([offset for offset, _ in some]), rows)
+                began = _began(replica, self._batch)
             yield None
         commits.end()
         return None
@@ -249,10 +249,11 @@ class _Commit:
 
 
 def _began(replica: Replica, batch: First) -> int:
-    """Where the producer's open transaction began in this log; -1 if it has none."""
+    """Where the producer's open transaction began in this log; `_NOWHERE` if it has none, as after
+    its first part was refused."""
     known = replica.log.producers.get(batch.producer_id)
     if known is None or known.epoch != batch.producer_epoch:
-        return -1
+        return _NOWHERE
     return known.txn_start
 
 
