@@ -9,7 +9,7 @@ REQUEST_BYTES_MAX_BEFORE_AUTHENTICATION = 64 * KIB
 CLIENT_ID_BYTES_LOGGED_MAX = 256
 MESSAGE_ELEMENTS_MAX = 1_000_000
 REQUEST_ELEMENTS_MAX = 200_000
-"""Less: whoever asks for so much holds up all other clients of the broker for two seconds."""
+"""Less: a request takes memory and a thread's time for each of them."""
 ELEMENTS_AT_ONCE_MAX = 5_000
 """A request or an answer of more is decoded or encoded in a thread: on the loop it would take
 longer than the 5 ms after which threads take turns."""
