@@ -66,7 +66,10 @@ def encode_response_at_once(
 ) -> list[Piece]:
     """As `encode_response`; TooWideError where the loop should not do it."""
     write = api.response_writers_at_once.get(version) or _response_writer_at_once(api, version)
-    return _response(write, api, version, correlation_id, message)
+    head = _RESPONSE_HEAD_TAGS if has_response_tags(api, version) else _RESPONSE_HEAD
+    pieces: list[Piece] = []
+    last = write(message, bytearray(head.pack(0, correlation_id)), pieces)
+    return _sized(pieces, last)
 
 
 def encode_in_steps(
@@ -129,7 +132,10 @@ def read_request_at_once(
 ) -> tuple[RequestT, int]:
     """As `read_request`; TooWideError where the loop should not do it."""
     read = api.request_readers_at_once.get(version) or _request_reader_at_once(api, version)
-    return _request(read, api, version, frame, position)
+    message: RequestT
+    message, position = read(frame, position)
+    left = len(frame) - position
+    return message, 0 if left and _is_wide_null(api.key, version, left) else left
 
 
 def read_in_steps(

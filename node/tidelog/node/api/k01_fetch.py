@@ -165,8 +165,9 @@ def fetch(call: Call, request: FetchRequest) -> object | None:
         return in_parts(call, _served_in_parts(plan))
     look = _Look(plan)
     look.at(plan.wants)
-    if look.is_enough:
-        return _answer(look)
+    if look.size >= request.min_bytes or look.is_enough:
+        look.shape(look.rows)
+        return look.answer()
     _wait(look, _keys(call, look.rows))
     return None
 
@@ -381,7 +382,8 @@ def _again(plan: _Plan) -> object | None:
         return in_parts(plan.call, _answered_in_parts(plan))
     look = _Look(plan)
     look.at(plan.wants)
-    return _answer(look)
+    look.shape(look.rows)
+    return look.answer()
 
 
 class _Decided:
@@ -418,11 +420,6 @@ def _keys(call: Call, rows: Iterable[_Row]) -> dict[TopicPartition, _Row]:
         with contextlib.suppress(Rejected):
             found[_find(call, row[0]).key] = row
     return found
-
-
-def _answer(look: _Look) -> FetchResponse:
-    look.shape(look.rows)
-    return look.answer()
 
 
 def _add_hint(
