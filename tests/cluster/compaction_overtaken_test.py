@@ -33,6 +33,10 @@ def fail(error: OSError) -> None:
     raise error
 
 
+def unreadable(log: Log, error: Exception) -> None:
+    raise AssertionError(log.name) from error
+
+
 def children() -> list[str]:
     """The processes that this one has started and not collected yet."""
     found: list[str] = []
@@ -104,10 +108,12 @@ def test_the_worker_of_an_overtaken_pass_is_dead_before_its_files_are_removed(
             share=1.0,
             replicas=bench.broker.replicas,
             settings=SETTINGS,
-            flusher=Flusher(loop, bench.logs.all[0], fail, fail),
+            flusher=Flusher(loop, bench.logs.all[0], fail, fail, unreadable),
             wall_ms=wall_ms,
             log=Words("compaction_overtaken", overtaken),  # type: ignore[arg-type] # tells of it
             on_disk_failed=fail,
+            on_refused=fail,
+            on_unreadable=unreadable,
             ledger=Unrecorded(),
             faults=Healthy(),
             begins_later=lambda _key: None,

@@ -9,11 +9,16 @@ import pytest
 from harness.log_batches import TOPIC_ID, batch, open_logs, produce
 from harness.recorded_disk import RecordedDisk
 from tidelog.node.log.directory import LogDirectory
+from tidelog.node.log.log import Log
 from tidelog.node.log.marks import LastStop
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime.flusher import Flusher
 
 SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=100)
+
+
+def unreadable(log: Log, error: Exception) -> None:
+    raise AssertionError(log.name) from error
 
 
 @pytest.fixture
@@ -27,7 +32,7 @@ def stop(logs: LogDirectory, *, sync: bool) -> None:
         raise error
 
     async def run() -> None:
-        flusher = Flusher(asyncio.get_running_loop(), logs, failed, failed)
+        flusher = Flusher(asyncio.get_running_loop(), logs, failed, failed, unreadable)
         closed = asyncio.Event()
         flusher.close(dict, sync=sync, done=closed.set)
         await closed.wait()

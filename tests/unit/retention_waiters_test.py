@@ -13,6 +13,7 @@ from harness.fetch_raw import VERSION, fetch_request
 from harness.produce_raw import batch_of, produce_request
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.node.log.epochs import FILE_NAME as EPOCHS_NAME
+from tidelog.node.log.log import Log
 from tidelog.node.runtime.cleaner_thread import CleanerParts, Retention
 from tidelog.node.runtime.disk import DiskDirectory
 from tidelog.node.runtime.flusher import Flusher
@@ -40,6 +41,10 @@ def fail(error: OSError) -> None:
     raise error
 
 
+def unreadable(log: Log, error: Exception) -> None:
+    raise AssertionError(log.name) from error
+
+
 class Look:
     """One look of retention at all logs; the futures tell how far it has come."""
 
@@ -57,10 +62,12 @@ class Look:
             share=1.0,
             replicas=bench.broker.replicas,
             settings={"log.initial.task.delay.ms": 0, "log.retention.check.interval.ms": 1},
-            flusher=Flusher(loop, bench.logs.all[0], fail, fail),
+            flusher=Flusher(loop, bench.logs.all[0], fail, fail, unreadable),
             wall_ms=self._wall_ms,
             log=Quiet(),  # type: ignore[arg-type] # an EventLog that says nothing
             on_disk_failed=on_disk_failed,
+            on_refused=on_disk_failed,
+            on_unreadable=unreadable,
             ledger=Unrecorded(),
             faults=Healthy(),
             begins_later=self._begins_later,

@@ -30,6 +30,10 @@ def fail(error: OSError) -> None:
     raise error
 
 
+def unreadable(log: Log, error: Exception) -> None:
+    raise AssertionError(log.name) from error
+
+
 def with_flusher(folder: Path, started: Started) -> None:
     """Run a test with one log of ten records and the flusher of its directory."""
 
@@ -37,7 +41,7 @@ def with_flusher(folder: Path, started: Started) -> None:
         logs = open_logs(open_disk(str(folder)), settings=LogSettings())
         log = logs.create("t", 0, TOPIC_ID, LogSettings())
         produce(log, batch(10))
-        flusher = Flusher(asyncio.get_running_loop(), logs, fail, fail)
+        flusher = Flusher(asyncio.get_running_loop(), logs, fail, fail, unreadable)
         await started(flusher, log)
 
     asyncio.run(run())
@@ -141,7 +145,7 @@ def test_a_checkpoint_without_descriptors_is_written_when_there_are_some(
         log = logs.create("t", 0, TOPIC_ID, LogSettings())
         produce(log, batch(10))
         log.advance_start(4)
-        flusher = Flusher(asyncio.get_running_loop(), logs, fail, told.append)
+        flusher = Flusher(asyncio.get_running_loop(), logs, fail, told.append, unreadable)
         assert await (await asked(flusher)) is True
         assert kept_start(tmp_path) == 4
 
@@ -163,7 +167,7 @@ def test_a_stop_flushes_what_a_policy_bounds(
         settings = LogSettings(flush=rules)
         produce(logs.create("t", 0, TOPIC_ID, settings), batch(10))
         done = asyncio.Event()
-        flusher = Flusher(asyncio.get_running_loop(), logs, fail, fail)
+        flusher = Flusher(asyncio.get_running_loop(), logs, fail, fail, unreadable)
         flusher.close(dict, sync=False, done=done.set)
         await done.wait()
 
@@ -181,7 +185,7 @@ def test_a_sealed_segment_that_there_is_no_descriptor_for_is_flushed_later(
         produce(log, batch(10))
         log.roll(0)
         short: list[OSError] = []
-        flusher = Flusher(asyncio.get_running_loop(), logs, fail, short.append)
+        flusher = Flusher(asyncio.get_running_loop(), logs, fail, short.append, unreadable)
 
         def no_descriptor(_directory: DiskDirectory) -> list[str]:
             raise OSError(errno.EMFILE, "too many open files")

@@ -647,7 +647,11 @@ class Log:
     # -- the end
 
     def close_clean(self) -> ClosedLog | None:
-        """Write what a quick start needs; None of a log without files."""
+        """Write what a quick start needs; None of a log without files, and of one that could not be
+        read: the next start reads it, and finds out what is wrong."""
+        if self.offline is not None:
+            self.abandon()
+            return None
         if self._segments is None:
             return self._closed and replace(self._closed, topic_id=self.name.topic_id)
         if self.missing_from is not None:

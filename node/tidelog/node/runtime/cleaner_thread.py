@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.causes import Cause
 from tidelog.node.log.cleaner import Candidate, job_for
 from tidelog.node.log.cleaning import Cleaned, Finished
@@ -21,6 +22,7 @@ from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.failed_passes import Failure
 from tidelog.node.log.log import Log
 from tidelog.node.log.retention import Sweep
+from tidelog.node.log.shortages import is_full, is_shortage
 from tidelog.node.log.swap import discard_unfinished, put_in_force
 from tidelog.node.replica.replicas import Replica, Replicas
 from tidelog.node.runtime.cleaner_worker import Failed, Order, Worker, WorkerDiedError
@@ -52,6 +54,10 @@ class CleanerParts:
     wall_ms: Callable[[], int]
     log: EventLog
     on_disk_failed: Callable[[OSError], None]
+    on_refused: Callable[[OSError], None]
+    """Told what the disk did not do, for want of room, or because it is sick."""
+    on_unreadable: Callable[[Log, Exception], None]
+    """Told of a log that cannot be read."""
     ledger: Unrecorded
     faults: Healthy
     begins_later: Callable[["TopicPartition"], None]
@@ -108,19 +114,36 @@ class Retention:
         parts.logs.plan_starts({})
         gone = {log: start for log, start in wanted.items() if log.has_files}
         for log, start in gone.items():
-            try:
-                log.advance_start(min(start, log.end))
-            except OSError as error:
+            self._advance(log, min(start, log.end))
+            if parts.logs.failure is not None:
+                return
+        self._put_aside({log: log.start for log in gone})
+
+    def _advance(self, log: Log, start: int) -> None:
+        """The records are gone in any case: the checkpoint says so. If there is no room or no file
+        descriptor, small files stay until the next start."""
+        parts = self._parts
+        try:
+            log.advance_start(start)
+        except OSError as error:
+            if not is_full(error) and not is_shortage(error):
                 parts.on_disk_failed(error)
                 return
-            parts.log.info("records_expired", partition=log.name.directory, start=log.start)
-            parts.begins_later(log.name.key)
-        self._put_aside({log: log.start for log in gone})
+            parts.on_refused(error)
+        except CorruptError as error:
+            parts.on_unreadable(log, error)
+            return
+        parts.log.info("records_expired", partition=log.name.directory, start=log.start)
+        parts.begins_later(log.name.key)
 
     def _put_aside(self, gone: Mapping[Log, int]) -> None:
         """Files below these starts, and those of records that DeleteRecords took away before."""
         parts = self._parts
-        parts.logs.purge_aside(parts.wall_ms())
+        try:
+            parts.logs.purge_aside(parts.wall_ms())
+        except OSError as error:
+            parts.on_refused(error)
+            return
         retired = {**parts.logs.retired(), **gone}
         if not retired:
             return
@@ -134,8 +157,12 @@ class Retention:
             return
         now_ms = self._parts.wall_ms()
         for log, start in retired.items():
-            log.put_aside(start, now_ms)
-            purge_later(self._parts, log)
+            try:
+                log.put_aside(start, now_ms)
+            except OSError as refused:
+                self._parts.on_refused(refused)
+            else:
+                purge_later(self._parts, log)
 
 
 class CleanerThread:

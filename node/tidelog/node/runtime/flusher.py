@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.files import Syncable
 from tidelog.kernel.ids import TopicPartition
 from tidelog.kernel.instant import Instant
@@ -47,12 +48,17 @@ class Flusher:
         logs: LogDirectory,
         on_failure: Callable[[OSError], None],
         on_full: Callable[[OSError], None],
+        on_unreadable: Callable[[Log, Exception], None],
     ) -> None:
         self._loop = loop
         self._logs = logs
         self._on_failure = on_failure
         self._on_full = on_full
         """Told once, and again after it went well in between; of descriptors each time."""
+        self._on_unreadable = on_unreadable
+        """Told of a log that could not be flushed, for it could not even be read."""
+        self._flushed_all = True
+        """Whether the last round, which flushes everything, could do so."""
         self._full = False
         self.last = NO_FLUSH
         """Of logs; checkpoints are none."""
@@ -102,7 +108,7 @@ class Flusher:
         def finish() -> None:
             if not self._abandoned:
                 try:
-                    self._logs.close_clean(high_watermarks(), synced=sync)
+                    self._logs.close_clean(high_watermarks(), synced=sync and self._flushed_all)
                 except OSError as error:
                     self._on_full(error)  # no mark: the next start reads everything
             done()
@@ -112,6 +118,7 @@ class Flusher:
                 done()
                 return
             self._after = finish
+            self._flushed_all = True
             self._begin(self._collect(None, everything=sync, is_last=True))
 
         if self._under_way:
@@ -142,15 +149,18 @@ class Flusher:
         self, wanted: Iterable[tuple[Log, int]], *, everything: bool
     ) -> Iterator[tuple[Log, int, tuple[Syncable, ...]]]:
         """What each of these logs must have synced. One that there is no descriptor for has its
-        turn in the next round, unless all must be flushed."""
+        turn in the next round, unless all must be flushed. One that cannot be read is left out: the
+        other logs are flushed all the same."""
         for log, upto in wanted:
             try:
                 files = (*log.dirty_files(upto), *(log.settle() if everything else ()))
-            except OSError as failure:
-                if everything or not is_shortage(failure):
-                    raise
-                self._logs.rolled(log.name)
-                self._on_full(failure)
+            except (CorruptError, OSError) as failure:
+                if isinstance(failure, OSError) and is_shortage(failure) and not everything:
+                    self._logs.rolled(log.name)
+                    self._on_full(failure)
+                else:
+                    self._flushed_all = False
+                    self._on_unreadable(log, failure)
             else:
                 yield log, upto, files
 

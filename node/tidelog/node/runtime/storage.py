@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tidelog.kernel.failures import FailedSyncError
+from tidelog.kernel.failures import CorruptError, FailedSyncError
 from tidelog.kernel.ids import ZERO_UUID, TopicPartition, Uuid, uuid_text
 from tidelog.kernel.instant import Instant
 from tidelog.kernel.limits import ROOM_BYTES_MIN
@@ -152,7 +152,12 @@ class Storage:
             else:
                 self._failed(logs, failure)
 
-        flusher = Flusher(parts.loop, logs, failed, lambda error: self._full(logs, error))
+        def unreadable(log: Log, error: Exception) -> None:
+            parts.on_unreadable(log.name.key, error)
+
+        flusher = Flusher(
+            parts.loop, logs, failed, lambda error: self._full(logs, error), unreadable
+        )
         cleaner_parts = CleanerParts(
             loop=parts.loop,
             logs=logs,
@@ -163,6 +168,8 @@ class Storage:
             wall_ms=parts.wall_ms,
             log=parts.log,
             on_disk_failed=failed,
+            on_refused=lambda error: self._refused(logs, error),
+            on_unreadable=unreadable,
             ledger=self._places[logs].ledger,
             faults=self._places[logs].faults,
             begins_later=parts.begins_later,
@@ -171,7 +178,7 @@ class Storage:
         heard = Heard(
             flushed=self._flushed,
             failed=failed,
-            unreadable=lambda log, error: parts.on_unreadable(log.name.key, error),
+            unreadable=unreadable,
             short=lambda error: self._full(logs, error),
         )
         threads = FlushThreads(parts.loop, logs.path.rpartition("/")[2])
@@ -220,11 +227,18 @@ class Storage:
         for kept in self._working():
             try:
                 for log in kept.logs:
-                    log.maybe_roll(now_ms)
+                    self._roll_aged(log, now_ms)
                 kept.logs.purge(now_ms)
             except OSError as error:
                 self._refused(kept.logs, error)
             self._sync_resting(kept, resting_ns)
+
+    def _roll_aged(self, log: Log, now_ms: int) -> None:
+        """A log that cannot be read is told of, and the others have their turn."""
+        try:
+            log.maybe_roll(now_ms)
+        except CorruptError as error:
+            self._parts.on_unreadable(log.name.key, error)
 
     def _sync_resting(self, kept: _Kept, resting_ns: int) -> None:
         if kept.is_syncing or kept.logs.failure is not None:
