@@ -30,7 +30,7 @@ def top(tmp_path: Path) -> Path:
 def before(top: Path) -> Before:
     half, new, file = ((top / name).stat().st_ino for name in ("half", "new", "new/file"))
     said = Recorded(
-        files={half: FileRow(NOWHERE, half, PAGE, 0), file: FileRow(NOWHERE, file, 0, 0)},
+        files={half: FileRow(NOWHERE, half, PAGE, 0, 0), file: FileRow(NOWHERE, file, 0, 0, 0)},
         names={
             top.stat().st_ino: [NameRow(NOWHERE, top.stat().st_ino, "new", 0, 1)],
             new: [NameRow(NOWHERE, new, "file", 0, 1)],

@@ -155,7 +155,7 @@ def test_a_row_half_written_is_not_read() -> None:
     name = b"00000000000000000000.timeindex.\xff"
     place = rows.put_name(1, name, 2, 3)
     assert place is not None
-    rows.put_file(4, 5)
+    rows.put_file(4, 5, 0)
     (first, second) = ledger_layout.rows_of([part])
     assert isinstance(first, NameRow)
     assert (first.name.encode("utf-8", "surrogateescape"), first.durable) == (name, 2)
@@ -177,8 +177,8 @@ def test_garbage_in_a_ledger_ends_the_reading() -> None:
     part = memoryview(bytearray(ledger_layout.FIRST_PART_BYTES))
     write_header(part, BOOT)
     rows = Rows([part], lambda _number: None)
-    rows.put_file(1, 1)
-    rows.put_file(2, 2)
+    rows.put_file(1, 1, 0)
+    rows.put_file(2, 2, 0)
     part[ledger_layout.HEADER_BYTES + ledger_layout.CELL_BYTES :][:8] = b"\xff" * 8
     assert [row.place for row in ledger_layout.rows_of([part])] == [16]
 

@@ -9,7 +9,10 @@ synced  kind, directory's inode, stamp
 flushed kind, inode, when, how long
 ```
 A *file* row: below `stable` the bytes are on stable storage as they are now. Where bytes that were
-stable were cut off or written over since, `undo` is the number of the file that keeps them.
+stable were cut off or written over since, `undo` is the number of the file that keeps them. The
+upper part of its first word says when that was last known better: as the file was made, changed or
+synced. Of a file that was only found it is 0. Several processes may have a row for one inode, for
+the number of a removed file goes to the next one that is made: the latest row is true.
 
 A *name* row: what the directory says of this name on stable storage is not what it says now. There
 it is the name of `durable inode`, or of nothing (0). No row: both say the same.
@@ -43,6 +46,8 @@ _WORDS: Final = CELL_BYTES // 8
 _HEADER_WORDS: Final = HEADER_BYTES // 8
 _FREE, _FILE, _NAME, _SYNCED, _FLUSHED = range(5)
 _KIND_BITS, _SPAN_BITS, _FIELD_MASK = 8, 16, 0xFF
+_STAMP_SHIFT: Final = 10
+"""A stamp of a file leaves out the last bits of a time in ns: so the 48 bits last for years."""
 
 FIRST_PART_BYTES: Final = 128 * 1024
 PART_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -63,6 +68,7 @@ class FileRow(Struct, frozen=True):
     inode: int
     stable: int
     undo: int
+    stamp: int
 
 
 class NameRow(Struct, frozen=True):
@@ -144,8 +150,12 @@ class Rows:
                 else:
                     yield _row(words, place, at, kind)
 
-    def put_file(self, inode: int, stable: int) -> Place | None:
-        return self._put(_FILE, 1, (inode, stable, 0))
+    def put_file(self, inode: int, stable: int, stamp: int) -> Place | None:
+        return self._put(_file_kind(stamp), 1, (inode, stable, 0))
+
+    def stamp_file(self, place: Place, stamp: int) -> None:
+        words, at = self._parts[place >> _PART_SHIFT], place & _WORD_MASK
+        words[at] = _file_kind(stamp) | 1 << _KIND_BITS
 
     def put_name(self, directory: int, name: bytes, durable: int, stamp: int) -> Place | None:
         padded = name.ljust(-(-len(name) // 8) * 8, b"\0")
@@ -230,6 +240,10 @@ class Rows:
         self._parts.clear()
 
 
+def _file_kind(stamp: int) -> int:
+    return _FILE | stamp >> _STAMP_SHIFT << _SPAN_BITS
+
+
 def rows_of(parts: Iterable[memoryview]) -> Iterator[Row]:
     """All rows, for a reader; their places mean nothing to it."""
     for number, part in enumerate(parts):
@@ -255,7 +269,7 @@ def _walk(words: memoryview) -> Iterator[tuple[int, int, int]]:
 def _row(words: memoryview, place: Place, at: int, kind: int) -> Row:
     one, two, three = words[at + 1], words[at + 2], words[at + 3]
     if kind == _FILE:
-        return FileRow(place, one, two, three)
+        return FileRow(place, one, two, three, words[at] >> _SPAN_BITS << _STAMP_SHIFT)
     if kind == _SYNCED:
         return SyncedRow(place, one, two)
     if kind == _FLUSHED:

@@ -52,12 +52,14 @@ _NOT_KNOWN: Final = -1
 
 
 class _File:
-    __slots__ = ("place", "stable", "syncs", "undo")
+    __slots__ = ("place", "stable", "stamp", "syncs", "undo")
 
-    def __init__(self, place: Place, stable: int, undo: int) -> None:
+    def __init__(self, place: Place, stable: int, undo: int, stamp: int) -> None:
         self.place = place
         self.stable = stable
         self.undo = undo
+        self.stamp = stamp
+        """When this was last known better than by finding the file; 0 if it never was."""
         self.syncs: list[_Sync] = []
 
 
@@ -130,14 +132,19 @@ class Ledger(Unrecorded):
     def made(self, inode: int) -> None:
         with self._lock:
             self._forget(inode, self._files.get(inode))  # a file that had this number before
-            self._put_file(inode, 0)
+            self._put_file(inode, 0, time.monotonic_ns())
 
-    def _put_file(self, inode: int, stable: int) -> None:
-        place = self._rows.put_file(inode, stable)
+    def _put_file(self, inode: int, stable: int, stamp: int = 0) -> None:
+        place = self._rows.put_file(inode, stable, stamp)
         if place is None:
             self._say_full()
         else:
-            self._files[inode] = _File(place, stable, 0)
+            self._files[inode] = _File(place, stable, 0, stamp)
+
+    def _stamp_file(self, file: _File) -> None:
+        """With the lock: whatever another process's ledger says of this inode is older now."""
+        file.stamp = time.monotonic_ns()
+        self._rows.stamp_file(file.place, file.stamp)
 
     def _say_full(self) -> None:
         if not self._said_full:
@@ -161,6 +168,7 @@ class Ledger(Unrecorded):
                 self._rows.set_undo(file.place, undo)
                 self._rows.set_stable(file.place, position)
                 file.undo, file.stable = undo, position
+            self._stamp_file(file)
         if old and old != file.undo:
             self._drop_cut(found.st_ino, old)
 
@@ -216,6 +224,7 @@ class Ledger(Unrecorded):
             if sync.size > file.stable:
                 self._rows.set_stable(file.place, sync.size)
                 file.stable = sync.size
+            self._stamp_file(file)
             dropped = file.undo if file.undo == sync.undo else 0
             if dropped:
                 self._rows.set_undo(file.place, 0)
@@ -503,9 +512,8 @@ class Ledger(Unrecorded):
         with self._lock:
             for row in rows_of(parts):
                 match row:
-                    case FileRow(inode=inode, stable=stable):
-                        if inode not in self._files:
-                            self._put_file(inode, stable)
+                    case FileRow():
+                        self._absorb_file(row)
                     case NameRow():
                         names.append(row)
                     case SyncedRow(directory=directory, stamp=stamp):
@@ -516,6 +524,13 @@ class Ledger(Unrecorded):
             self._absorb_aside(names)
             gone = self._unwanted()
         self._drop(gone)
+
+    def _absorb_file(self, row: FileRow) -> None:
+        """With the lock; what this process knows itself counts, unless it is of an earlier file."""
+        known = self._files.get(row.inode)
+        if known is None or known.stamp < row.stamp:
+            self._forget(row.inode, known)
+            self._put_file(row.inode, row.stable, row.stamp)
 
     def helper(self) -> list[str]:
         """What a process is told that is to write into the same directories; `end_helper` when it
@@ -570,8 +585,8 @@ class Ledger(Unrecorded):
         pending: list[NameRow] = []
         for row in self._rows.existing():
             match row:
-                case FileRow(place, inode, stable, undo):
-                    self._files[inode] = _File(place, stable, undo)
+                case FileRow(place, inode, stable, undo, stamp):
+                    self._files[inode] = _File(place, stable, undo, stamp)
                     self._numbers = max(self._numbers, undo)
                 case NameRow():
                     pending.append(row)

@@ -60,14 +60,15 @@ class Recorded(Struct):
 
 
 def recorded(ledgers: Iterable[Sequence[memoryview]]) -> Recorded:
-    """What one has synced covers what another has changed before."""
+    """What one has synced covers what another has changed before. Where several know a file by its
+    inode, the one that made, changed or synced it last is right: the others' was removed since."""
     found, synced = Recorded(), dict[int, int]()
     for parts in ledgers:
         found.is_full |= bool(parts) and is_full(parts[0])
         for row in rows_of(parts):
             match row:
                 case FileRow(inode=inode):
-                    found.files[inode] = row
+                    found.files[inode] = max(found.files.get(inode, row), row, key=_stamp)
                 case NameRow(directory=directory):
                     found.names.setdefault(directory, []).append(row)
                 case SyncedRow(directory=directory, stamp=stamp):
@@ -78,6 +79,10 @@ def recorded(ledgers: Iterable[Sequence[memoryview]]) -> Recorded:
         rows = found.names.get(directory, [])
         found.names[directory] = [row for row in rows if row.stamp >= stamp]
     return found
+
+
+def _stamp(row: FileRow) -> int:
+    return row.stamp
 
 
 def survey(said: Recorded, tops: Sequence[str]) -> Survey:
