@@ -34,6 +34,7 @@ from tidelog.node.runtime.ledger import Ledger
 from tidelog.node.runtime.unrecorded import Unrecorded
 from tidelog.wire.checkpoints import PARTITION_METADATA
 
+WORKER_MODULE: Final = "tidelog.node.runtime.cleaner_worker"
 _PR_SET_PDEATHSIG: Final = 1
 _NICENESS: Final = 10
 _SLEEP_MIN_S: Final = 0.005
@@ -95,7 +96,7 @@ class Worker:
         self._ledger, self._told = ledger, ledger.helper()
 
         # Of the parent's path nothing but what its variables say: never the current folder.
-        command = [sys.executable, "-P", "-m", "tidelog.node.runtime.cleaner_worker"]
+        command = [sys.executable, "-P", "-m", WORKER_MODULE]
         told = [str(os.getpid()), str(len(self._told)), *self._told, *faults.helper()]
         self._process = subprocess.Popen(  # noqa: S603 -- our own interpreter and module
             [*command, *told], stdin=subprocess.PIPE, stdout=subprocess.PIPE

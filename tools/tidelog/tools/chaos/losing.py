@@ -1,5 +1,6 @@
 """A power loss from end to end: who has which files, what the ledger says, the image, its rows."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,12 +13,22 @@ from tidelog.kernel.launch import (
     broker_ledger,
     coordinator_directory,
 )
-from tidelog.node.ipc.ledger_memory import forget_saved, ledgers_left, read_ledger, remove_ledger
+from tidelog.node.ipc.ledger_memory import (
+    forget_saved,
+    helpers_of,
+    ledgers_left,
+    read_ledger,
+    remove_ledger,
+)
+from tidelog.node.runtime.cleaner_worker import WORKER_MODULE
 from tidelog.tools.chaos.power_loss import Loss, draw_image, losses, make_image
 from tidelog.tools.chaos.records_lost import Window, windows
 from tidelog.tools.chaos.survey import Survey, recorded, survey
+from tidelog.tools.supervisor.proc import running
 
 _LOOKS_MAX = 20
+_WORKERS_END_WITHIN_S = 10.0
+_LOOK_EVERY_S = 0.002
 
 
 class UnknownError(Exception):
@@ -75,6 +86,30 @@ def look(run_id: str, victim: Victim) -> Survey:
         f"{victim.role} {victim.process_id} has no ledger of what is on stable storage: "
         "it had no room in /dev/shm when it started, see tidelog logs"
     )
+
+
+def wait_for_workers(run_id: str, victims: Sequence[Victim]) -> None:
+    """Of dead brokers. The kernel kills the processes that compact for them a moment later, and
+    what these write until then would not fit to what was seen of the files."""
+    deadline = time.monotonic() + _WORKERS_END_WITHIN_S
+    while left := [pid for victim in victims for pid in workers_of(run_id, victim)]:
+        if time.monotonic() > deadline:
+            pids = ", ".join(map(str, left))
+            raise UnknownError(
+                f"processes that compact for dead brokers do not end (pid {pids}): kill them; "
+                "nothing was taken from the files"
+            )
+        time.sleep(_LOOK_EVERY_S)
+
+
+def workers_of(run_id: str, victim: Victim) -> list[int]:
+    """The processes that compact for a broker, also when that is dead already."""
+    ledgers = helpers_of(victim.ledger)
+    return [
+        pid
+        for pid, words in running(WORKER_MODULE)
+        if run_id in words and any(word.startswith(ledgers) for word in words)
+    ]
 
 
 def lose(

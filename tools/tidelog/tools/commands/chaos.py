@@ -19,6 +19,7 @@ from tidelog.tools.chaos.losing import (
     look,
     lose,
     shown_path,
+    wait_for_workers,
 )
 from tidelog.tools.commands.chaos_corrupt import corrupt
 from tidelog.tools.commands.chaos_disks import (
@@ -189,6 +190,7 @@ def _lose(
     ids = [victim.process_id for victim in victims if victim.role == "broker"]
     link.ask("power-loss", ids=ids, all=everyone)
     try:
+        wait_for_workers(run.run_id, victims)
         if seed is None:
             return lose_cached(run.run_id, run.data_dir, victims)
         return lose(run.run_id, run.data_dir, victims, seed)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,6 +95,24 @@ def _stat(pid: int) -> list[str]:
     except (FileNotFoundError, ProcessLookupError):
         return []
     return text.rpartition(") ")[2].split()
+
+
+def running(module: str) -> Iterator[tuple[int, list[str]]]:
+    """Processes that run this Python module and are not over, with their command lines."""
+    for folder in _PROC.iterdir():
+        if folder.name.isdecimal():
+            words, pid = _words(folder), int(folder.name)
+            if module in words and not is_gone(pid):
+                yield pid, words
+
+
+def _words(folder: Path) -> list[str]:
+    """The command line of a process; none of one that has ended."""
+    try:
+        content = (folder / "cmdline").read_bytes()
+    except OSError:
+        return []
+    return content.decode("utf-8", "replace").split("\0")
 
 
 def memory_of(pid: int) -> Memory:
