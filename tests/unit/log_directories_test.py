@@ -91,6 +91,25 @@ def test_a_new_log_goes_where_the_fewest_are_and_is_found_there_again(lives: Liv
     assert lives.has("b", "t-1")
 
 
+def test_a_power_loss_does_not_bring_a_deleted_log_back_beside_the_new_one_of_its_name(
+    lives: Lives,
+) -> None:
+    """That its directory was renamed may not be durable yet. With the new log in another directory
+    the name would be in two of them, and the broker would refuse to start."""
+    logs = lives.start("a", "b")
+    for partition in range(3):
+        flush(filled(logs, partition))
+    for partition in range(2):
+        logs.delete("t", partition)
+    assert [len(one) for one in logs.all] == [1, 0]
+    flush(filled(logs, 0, OTHER_ID))
+    lives.disk.lose_power()
+    again = lives.start("a", "b", boot=2)
+    log = again.log("t", 0)
+    assert log is not None
+    assert (log.name.topic_id, values_of(log)) == (OTHER_ID, [0, 1])
+
+
 def test_each_directory_is_whole_by_itself(lives: Lives) -> None:
     """Its own identity, its own checkpoints: what is written for one touches no other."""
     logs = lives.start("a", "b")

@@ -19,8 +19,8 @@ _WORST_LAST: Final = (LastStop.NEVER_RAN, LastStop.CLEAN, LastStop.KILLED, LastS
 
 
 class LogDirectories:
-    """Invariant: a log is in one directory only; what is made anew goes to one that works and has
-    the fewest."""
+    """Invariant: a log is in one directory only, whatever a power loss brings back; what is made
+    anew goes to one that works."""
 
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         assert directories
@@ -179,13 +179,19 @@ class LogDirectories:
             raise self._lacking[key]
         directory = self._where.get(key)
         if directory is None:
-            directory = self._where[key] = min(self.working, key=len)
+            directory = self._where[key] = self._place_for(key)
         try:
             return directory.create(topic, partition, topic_id, settings)
         except OSError as failure:
             self.fail(directory, failure)
             directory.leave_out(key)
             raise directory.offline[key] from failure
+
+    def _place_for(self, key: TopicPartition) -> LogDirectory:
+        """Where a log of that name was deleted and a power loss could bring it back, else where the
+        fewest are. In one directory the name cannot stand for both."""
+        deleted = (one for one in self.working if one.has_deleted(key))
+        return next(deleted, None) or min(self.working, key=len)
 
     def delete(self, topic: str, partition: int) -> bool:
         """Forget a log and put its files aside. False where that could not be done: its directory

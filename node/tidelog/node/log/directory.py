@@ -186,6 +186,10 @@ class LogDirectory:
         self._cleaned.pop(key, None)
         self._tables.drop(key)
 
+    def has_deleted(self, key: TopicPartition) -> bool:
+        """Whether a log of that name was deleted here, and that may not be durable yet."""
+        return key in self._gone
+
     def _move_aside(self, name: str, topic_id: Uuid) -> None:
         if self._directory.exists(name):  # somebody may have removed it by hand
             aside = self._free_name_aside(name, topic_id, DELETED_SUFFIX)
