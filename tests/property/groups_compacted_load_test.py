@@ -95,6 +95,21 @@ def test_a_group_made_again_is_loaded_though_its_deletion_is_compacted_away(kind
     assert (group.log.epoch if isinstance(group, ConsumerGroup) else group.generation) == 1  # type: ignore[attr-defined]  # a classic one
 
 
+def test_loading_goes_on_behind_records_that_are_deleted_meanwhile() -> None:
+    place = Place()
+    for generation in (1, 3, 5, 7):
+        append(place.log, [codec.pair(classic(generation))])
+    made = shard()
+    load = loading.Loading(made, place.log, "x")
+    assert load.go_on()
+    place.log.advance_start(3)
+    while load.go_on():
+        pass
+    made.loaded(Instant(0))
+    (group,) = made._groups.values()
+    assert group.generation == 7  # type: ignore[attr-defined]  # a classic one
+
+
 class Log:
     """What a coordinator with two names for groups, of both kinds, may have written."""
 

@@ -43,6 +43,8 @@ class Loading:
 
     def go_on(self) -> bool:
         """Replay the next chunk; whether more is left. CorruptError where its bytes are bad."""
+        # Records that nobody had read yet may be deleted while this waits for its next turn.
+        self._next = max(self._next, self._log.start)
         found = self._log.read(self._next, CHUNK_BYTES, self.end, min_one=True)
         if found is None:
             return False

@@ -343,6 +343,9 @@ def load_closed(directory: Directory, closed: ClosedLog, interval: int, now_ms: 
     epochs = load_epochs(directory, segments)
     if closed.epoch != NO_EPOCH and epochs.latest > closed.epoch:
         epochs = epochs_of_batches(segments)  # no such epoch had begun when it was closed
+        if epochs.latest > closed.epoch:
+            reason = f"a batch of epoch {epochs.latest}, but it was closed in epoch {closed.epoch}"
+            raise CorruptError(file=directory.path, position=0, reason=reason)
     producers = load_producers(directory, segments, closed.end, now_ms)
     kept = SegmentList(directory, segments)
     kept.drop_below(closed.start)

@@ -435,7 +435,7 @@ class Segment:
         size, end = self.size, self.end
         file = self.file  # while it is known to hold batches: a missing one is not made
         try:
-            self._note_all(file, size, interval)
+            self._note_all(file, size, end, interval)
         except (OSError, CorruptError):
             # Else it would pass for an empty segment, and readers would skip its records.
             self.size, self.end = size, end
@@ -446,9 +446,10 @@ class Segment:
         self.offsets.file.syncable().sync()
         self.times.file.syncable().sync()
 
-    def _note_all(self, file: File, size: int, interval: int) -> None:
+    def _note_all(self, file: File, size: int, end: int, interval: int) -> None:
         self.forget()
         scan = Scan(file, position=0, end=size, next_offset=self.base).headers_only()
+        scan.offset_max = min(end - 1, self.base + RELATIVE_OFFSET_MAX)
         for position, length, header in scan:
             self.note(position, length, header, header.base_offset, interval)
         if scan.reason is not None:

@@ -166,7 +166,11 @@ class TxnIndex:
             raise CorruptError(file=self.file.name, position=0, reason="wrong checksum")
         entries = decode_aborted(content, place=self.file.name)
         markers = [base - 1, *(entry.last_offset for entry in entries), end]
-        if not rising(array("q", [at + 1 for at in markers])) or not all(map(_is_right, entries)):
+        # Within these bounds each fits into the columns, whatever a damaged file says.
+        is_within = all(base <= at < end for at in markers[1:-1])
+        if not is_within or not rising(array("q", [at + 1 for at in markers])):
+            raise CorruptError(file=self.file.name, position=0, reason="markers out of order")
+        if not all(map(_is_right, entries)):
             reason = "entries that cannot be"
             raise CorruptError(file=self.file.name, position=0, reason=reason)
         self._is_loaded = True
