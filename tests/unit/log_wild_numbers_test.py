@@ -1,4 +1,4 @@
-"""A damaged disk may hold numbers that no index can hold: the log is bad then, and the broker lives."""
+"""A damaged disk may hold numbers that no index can hold: the log is bad then, the broker lives."""
 
 import pytest
 

@@ -108,6 +108,12 @@ def write_header(part: memoryview, boot_id: str) -> None:
     _HEADER.pack_into(part, 0, MAGIC, VERSION, len(part), 0, 0)
 
 
+def is_begun(start: bytes) -> bool:
+    """Whether a part that starts so has a header. Its maker may have died before it wrote one: then
+    there is no row in it either."""
+    return bool(start[: len(MAGIC)].strip(b"\0"))
+
+
 def check_header(part: memoryview, name: str) -> str:
     """The boot id it was written on; CorruptError where this is no part of a ledger."""
     if len(part) < HEADER_BYTES:

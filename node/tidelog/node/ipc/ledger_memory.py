@@ -17,7 +17,14 @@ import posix_ipc
 from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.launch import ledger_name, ledgers_directory
 from tidelog.node.ipc.board import create_memory, memory_of_run, open_memory, remove_memory
-from tidelog.node.ipc.ledger_layout import PARTS_MAX, check_header, part_bytes, write_header
+from tidelog.node.ipc.ledger_layout import (
+    HEADER_BYTES,
+    PARTS_MAX,
+    check_header,
+    is_begun,
+    part_bytes,
+    write_header,
+)
 
 
 class LedgerMemory:
@@ -53,12 +60,17 @@ class LedgerMemory:
 
     def _attach(self) -> bool:
         for number in range(PARTS_MAX):
+            name = ledger_name(self.run_id, self.owner, number)
             try:
-                descriptor = open_memory(ledger_name(self.run_id, self.owner, number))
+                descriptor = open_memory(name)
             except posix_ipc.ExistentialError:
                 break
+            if not is_begun(os.pread(descriptor, HEADER_BYTES, 0)):
+                os.close(descriptor)
+                remove_memory(name)  # it is made again when it is needed
+                break
             self._map(descriptor)
-            check_header(self.parts[-1], ledger_name(self.run_id, self.owner, number))
+            check_header(self.parts[-1], name)
         return bool(self.parts)
 
     def _create(self, content: bytes) -> bool:
@@ -107,7 +119,10 @@ def read_ledger(run_id: str, owner: str) -> list[memoryview]:
             descriptor = open_memory(name)
         except posix_ipc.ExistentialError:
             break
-        part = memoryview(_content(descriptor))
+        content = _content(descriptor)
+        if not is_begun(content):
+            break
+        part = memoryview(content)
         check_header(part, name)
         parts.append(part)
     return parts
@@ -149,14 +164,20 @@ def _take_saved(data_dir: str, owner: str, boot_id: str) -> list[bytes]:
             file.unlink()
         except OSError:
             break
-        try:
-            good = check_header(memoryview(content), str(file)) == boot_id
-        except CorruptError:
-            good = False
-        if not good or len(content) != part_bytes(number):
+        if not _is_whole(content, number, boot_id):
             return []
         found.append(content)
     return found
+
+
+def _is_whole(content: bytes, number: int, boot_id: str) -> bool:
+    """Whether this is the part of that number, of this boot. A file may have been cut short for
+    want of room, or by a power loss."""
+    try:
+        boot = check_header(memoryview(content), "")
+    except CorruptError:
+        return False
+    return boot == boot_id and len(content) == part_bytes(number)
 
 
 def saved_parts(data_dir: str, owner: str) -> list[memoryview]:
@@ -178,10 +199,10 @@ def helpers_of(owner: str) -> str:
 
 
 def ledgers_left(
-    run_id: str, owner: str, data_dir: str | None = None
+    run_id: str, owner: str, data_dir: str | None = None, boot_id: str = ""
 ) -> list[tuple[str, list[memoryview]]]:
-    """Those of its helpers that it has not taken over, in this run or, with a data folder, before:
-    what was saved is forgotten by this."""
+    """Those of its helpers that it has not taken over, in this run or, with a data folder, before
+    on this boot: what was saved is forgotten by this."""
     begin = ledger_name(run_id, helpers_of(owner), None)
     parts = [name for name in memory_of_run(run_id) if name.startswith(begin)]
     begin = ledger_name(run_id, "", None)
@@ -190,8 +211,10 @@ def ledgers_left(
     if data_dir is not None:
         folder = Path(ledgers_directory(data_dir))
         for file in sorted(folder.glob(f"{helpers_of(owner)}*")):
-            found.append((file.name, [memoryview(file.read_bytes())]))
+            content = file.read_bytes()
             file.unlink()
+            if _is_whole(content, int(file.name.rpartition("-")[2]), boot_id):
+                found.append((file.name, [memoryview(content)]))
     return found
 
 

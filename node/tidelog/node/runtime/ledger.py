@@ -161,6 +161,8 @@ class Ledger(Unrecorded):
         if position < file.stable:
             undo = self._keep_bytes(path, fd, found.st_ino, position, file)
         with self._lock:
+            if self._files.get(found.st_ino) is not file:
+                return  # removed meanwhile: its row may be another one's by now
             old = file.undo
             for sync in file.syncs:
                 sync.size = min(sync.size, position)

@@ -23,5 +23,5 @@ def open_ledger(launch: Launch, owner: str, tops: Sequence[str], log: EventLog) 
         full()
         return Unrecorded()
     ledger = Ledger(memory, tops, full)
-    ledger.take_over(ledgers_left(launch.run_id, owner, launch.data_dir))
+    ledger.take_over(ledgers_left(launch.run_id, owner, launch.data_dir, launch.boot_id))
     return ledger
