@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.log_batches import TOPIC_ID, batch, open_logs, produce
+from tidelog.kernel.ids import Partition
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
 from tidelog.node.log.marks import MARK_NAME, Mark, decode_mark
@@ -74,7 +75,7 @@ def test_a_stop_flushes_the_other_logs_where_one_has_changed_under_it(tmp_path: 
     mark = mark_in(tmp_path)
     assert (mark.clean, mark.synced) == (True, False), "not all of it was flushed"
     assert list(mark.logs) == ["t-1"], "the next start must read the other one"
-    assert points_in(tmp_path)["t", 1] == 10
+    assert points_in(tmp_path)["t", Partition(1)] == 10
     again = open_logs(open_disk(str(tmp_path)), settings=SETTINGS)
     assert again.log("t", 1) is not None
 
@@ -96,7 +97,7 @@ def test_a_stop_goes_on_where_the_disk_cannot_read_a_log(
     unread = stop(logs)
     assert [log.name.partition for log, _ in unread] == [0]
     assert not mark_in(tmp_path).synced
-    assert points_in(tmp_path)["t", 1] == 10
+    assert points_in(tmp_path)["t", Partition(1)] == 10
 
 
 def test_a_sealed_segment_of_a_sick_directory_is_told_and_the_others_are_flushed(

@@ -145,8 +145,9 @@ class Worker:
     def close(self) -> None:
         """It ends when nothing more is ordered; what it still does is thrown away."""
         self._process.kill()
-        with self._process:  # closes the pipes and collects it
-            pass
+        # Where it died before it took its last order, that is still on its way into the pipe.
+        with contextlib.suppress(BrokenPipeError), self._process:
+            pass  # closes the pipes and collects it
         self._ledger.end_helper(self._told)
 
 
