@@ -266,6 +266,15 @@ def test_an_offset_is_stable_once_no_transaction_can_change_it() -> None:
     assert [one.because.split()[-1] for one in pauses] == [unstable.name, gone.name]
 
 
+def test_an_offset_that_is_not_stable_after_so_many_tries_is_refused() -> None:
+    unstable = fetched(row_code=ErrorCode.UNSTABLE_OFFSET_COMMIT, offsets=(-1,))
+    answer = by_api(FindCoordinator=AT_ZERO, OffsetFetch=[unstable] * 3)
+    pauses: list[Pause] = []
+    with pytest.raises(Rejected, match="UNSTABLE_OFFSET_COMMIT"):
+        drive(stable_offset(view_of(0), "g", ("t", Partition(0)), tries=3), answer, pauses)
+    assert len(pauses) == 2
+
+
 def test_of_what_was_never_committed_there_is_no_stable_offset() -> None:
     answer = by_api(FindCoordinator=AT_ZERO, OffsetFetch=fetched(offsets=(-1,)))
     assert drive(stable_offset(view_of(0), "g", ("t", Partition(0))), answer) is None

@@ -9,7 +9,7 @@ from tidelog.clients.client import Client
 from tidelog.clients.failures import AbortableError, FatalError, TimedOutError
 from tidelog.clients.producer.life import Phase
 from tidelog.clients.producer.sender import Delivered, Failed, Identity
-from tidelog.clients.producer.transaction import Membership
+from tidelog.clients.producer.transaction import Membership, end_transaction
 from tidelog.clients.producer.transactional import TransactionalProducer
 from tidelog.clients.settings import ProducerSettings
 from tidelog.kernel.ids import Partition
@@ -198,6 +198,51 @@ def test_a_commit_that_nobody_answers_is_made_again() -> None:
     cluster.codes.clear()
     producer.commit()
     assert (cluster.logs[0].visible(), producer.phase) == ([b"a"], Phase.READY)
+
+
+def test_a_transaction_that_is_left_open_is_ended_by_somebody_else() -> None:
+    cluster = ToyTransactions()
+    producer = opened(cluster)
+    producer.begin()
+    send(producer, b"a", b"b")
+    left = producer.leave_open()
+    assert cluster.done.count("Produce") == 1, "all of it is written"
+    assert cluster.logs[0].visible() == []
+    other = Client(FakeNetwork(cluster), [Address("b0", 9092)], timeout_ns=s(5))
+    other.connect()
+    name, identity, takes_epochs = left
+    other.run(end_transaction(other.view, name, identity, committed=True, bumps=takes_epochs))
+    assert cluster.logs[0].visible() == [b"a", b"b"]
+
+
+def test_a_transaction_with_a_batch_that_is_refused_cannot_be_left_to_somebody_else() -> None:
+    cluster = ToyTransactions()
+    producer = opened(cluster)
+    producer.begin()
+    send(producer, BAD)
+    with pytest.raises(AbortableError):
+        producer.leave_open()
+
+
+@pytest.mark.parametrize("waits_for", ["a batch", "the end"])
+def test_an_abort_that_takes_longer_than_its_time_is_given_up(waits_for: str) -> None:
+    cluster = ToyTransactions()
+    network = FakeNetwork(cluster)
+    client = Client(network, [Address("b0", 9092)], timeout_ns=s(60))
+    client.connect()
+    producer = TransactionalProducer(client, ProducerSettings(transactional_id="x", batch_bytes=70))
+    producer.open("t")
+    producer.begin()
+    send(producer, b"a")
+    producer.flush()
+    network.delay_ns = s(20)
+    if waits_for == "a batch":
+        send(producer, b"b", b"c")  # the first of them fills a batch, which goes out
+    before = network.now()
+    late = {"a batch": "a broker does not answer", "the end": "did not answer in time"}
+    with pytest.raises(TimedOutError, match=late[waits_for]):
+        producer.abort(s(2))
+    assert network.now() - before < s(10)
 
 
 def test_an_abort_goes_on_where_it_was_when_the_next_epoch_is_late() -> None:

@@ -75,19 +75,19 @@ def unstable_offsets(
 
 
 def stable_offset(
-    view: ClusterView, group: str, partition: TopicPartition
+    view: ClusterView, group: str, partition: TopicPartition, *, tries: int | None = None
 ) -> Plan[CommittedOffset | None]:
     """What a group has committed, once no open transaction can change it any more; None where it
-    has committed nothing."""
+    has committed nothing. Rejected after this number of tries, if one is given."""
     failures = 0
     while True:
         ((_, row),) = yield from _stable_rows(view, group, [partition])
         code = known_code(row.error_code)
         if code is ErrorCode.NONE:
             return _committed(row) if row.committed_offset >= 0 else None
-        if code not in RETRIABLE:
-            raise Rejected(code, group)
         failures += 1
+        if code not in RETRIABLE or failures == tries:
+            raise Rejected(code, group)
         yield Pause(BACKOFF.wait(failures), f"group {group}: {code.name}")
 
 

@@ -15,11 +15,11 @@ answered yet: the same call may be made again, and a commit must be, for it may 
 """
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tidelog.clients.asking import Plan
 from tidelog.clients.client import Client
-from tidelog.clients.failures import UnsupportedError
+from tidelog.clients.failures import TimedOutError, UnsupportedError
 from tidelog.clients.producer.identity import init_producer_id
 from tidelog.clients.producer.life import Life, Phase, Step
 from tidelog.clients.producer.producer import LONGEST_POLL_NS, Producer
@@ -39,6 +39,15 @@ from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.records import Record
 
 ResultT = TypeVar("ResultT")
+
+
+class OpenTransaction(NamedTuple):
+    """All that is needed to end a transaction, in whichever process."""
+
+    transactional_id: str
+    identity: Identity
+    takes_epochs: bool
+    """Whether it is one of version 2, in which each end takes an epoch."""
 
 
 class TransactionalProducer(Producer):
@@ -108,24 +117,37 @@ class TransactionalProducer(Producer):
         self._life.commit()
         self._end(committed=True)
 
-    def abort(self) -> None:
-        """Once this returns nothing of the transaction will ever be seen."""
+    def leave_open(self) -> OpenTransaction:
+        """Return once all of the transaction is written; it stays open until somebody else ends it
+        (`end_transaction`) or takes the id over. This producer must not be used any more."""
+        self._life.check_open()
+        self.flush()
+        return OpenTransaction(self._name, self._me(), self._sender.adds)
+
+    def abort(self, timeout_ns: int | None = None) -> None:
+        """Once this returns nothing of the transaction will ever be seen; TimedOutError where the
+        time given was not enough to learn that."""
         self._life.abort()
         self._accumulator.close_all()
         self._sender.accept()
         self._sender.drop()
+        network = self._client.network
+        until = None if timeout_ns is None else network.now() + timeout_ns
         while not self._sender.idle:
-            self.work(Instant(self._client.network.now() + LONGEST_POLL_NS))
-        self._end(committed=False)
+            if until is not None and network.now() >= until:
+                raise TimedOutError("gave up the abort: a broker does not answer")
+            self.work(Instant(network.now() + LONGEST_POLL_NS))
+        self._end(committed=False, timeout_ns=timeout_ns)
 
-    def _end(self, *, committed: bool) -> None:
+    def _end(self, *, committed: bool, timeout_ns: int | None = None) -> None:
         identity = self._me()
         if self._sender.begun or self._has_offsets:
             takes = self._sender.adds
             plan = end_transaction(
                 self._client.view, self._name, identity, committed=committed, bumps=takes
             )
-            identity = self._run(Step.COMMIT if committed and takes else Step.END, plan)
+            step = Step.COMMIT if committed and takes else Step.END
+            identity = self._run(step, plan, timeout_ns)
         self._sender.ended()
         self._has_offsets = False
         if identity != self._me():
@@ -162,9 +184,9 @@ class TransactionalProducer(Producer):
             detail = f"{name}: {failed.detail}" if failed.detail else name
             raise self._life.fail(Step.PRODUCE, failed.code, detail)
 
-    def _run(self, step: Step, plan: Plan[ResultT]) -> ResultT:
+    def _run(self, step: Step, plan: Plan[ResultT], timeout_ns: int | None = None) -> ResultT:
         try:
-            return self._client.run(plan)
+            return self._client.run(plan, timeout_ns)
         except Rejected as error:
             raise self._life.fail(step, error.code, error.detail) from error
         except UnsupportedError as error:
