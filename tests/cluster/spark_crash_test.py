@@ -25,6 +25,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 BATCH = 40
 EXECUTORS = "local-cluster[2,1,512]"
 IN_A_TASK = ["before", "mid", "after"]
+DRIVER = -1
+"""The partition of the steps that the driver takes."""
+ON_THE_DRIVER = ["driver", "ending", "between", "ended", "complete"]
 
 
 class Copying:
@@ -112,6 +115,7 @@ def test_each_row_is_there_once_though_workers_an_executor_and_the_driver_are_ki
     workers = [Blow(point, batch, "worker") for batch, point in enumerate(IN_A_TASK)]
     machines = [Blow("mid", 3, "executor"), Blow("mid", 4, "driver")]
     assert copying.run(*workers, *machines, master=EXECUTORS) != 0
+    assert copying.run(Blow("between", 4, partition=DRIVER)) != 0
     assert copying.run() == 0
     copying.check()
 
@@ -137,12 +141,14 @@ def bootstrap(request: pytest.FixtureRequest, *, nightly: bool) -> str:
 @pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-atomic"])
 def test_drivers_are_killed_at_every_point(bootstrap: str, delivery: str, tmp_path: Path) -> None:
     """Of the second delivery the driver itself takes the steps that tasks take of the first."""
-    copying = Copying(bootstrap, tmp_path, batches=5, delivery=delivery)
+    is_atomic = delivery == "exactly-once-atomic"
+    alone = ON_THE_DRIVER[:1] if is_atomic else ON_THE_DRIVER
+    points = [(point, 0 if is_atomic else 1) for point in IN_A_TASK]
+    points += [(point, DRIVER) for point in alone]
+    copying = Copying(bootstrap, tmp_path, batches=len(points) + 1, delivery=delivery)
     copying.write()
-    writes = 1 if delivery == "exactly-once" else 0
-    blows = [Blow(point, batch, partition=writes) for batch, point in enumerate(IN_A_TASK)]
-    for blow in (*blows, Blow("driver", 3, partition=-1)):
-        assert copying.run(blow) != 0
+    for batch, (point, partition) in enumerate(points):
+        assert copying.run(Blow(point, batch, partition=partition)) != 0
     assert copying.run() == 0
     copying.check()
 

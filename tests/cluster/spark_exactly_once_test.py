@@ -1,32 +1,30 @@
-"""The exactly-once sink without a JVM: tasks are killed, repeated, and overtaken by others."""
+"""The exactly-once sink without a JVM: tasks and drivers are killed, repeated, and overtaken."""
 
 import json
 import signal
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
+from itertools import product
 
 import pytest
 
-from harness.cluster import Cluster, until
+from harness.cluster import Cluster
 from harness.kafka_node import TRANSACTIONS, kafka_node
 from harness.spark_plain import Place, batch_of
+from harness.spark_stand import QUERY, Died, Stand, another_client, dies_at
 from harness.spark_tasks import ROWS, attempts, values_of
 from harness.transaction_raw import end_of
-from tidelog.clients.admin.group_offsets import stable_offset
-from tidelog.clients.admin.groups import delete_group
-from tidelog.clients.client import Client
-from tidelog.clients.cluster_view import refresh
 from tidelog.clients.failures import FatalError
-from tidelog.clients.settings import ConnectionSettings
-from tidelog.clients.transport import Transport
 from tidelog.kernel.ids import Partition
-from tidelog.spark.exactly_once import Sink, Writer, finish, let_go
-from tidelog.spark.options import SinkOptions
-from tidelog.spark.tasks import Point, Reached, TaskInfo, Written, go_on
-from tidelog.spark.writing import SinkError
+from tidelog.spark.exactly_once import Committer, Writer
+from tidelog.spark.rows import RowError
+from tidelog.spark.sink_commit import Sink
+from tidelog.spark.sink_decisions import Batch
+from tidelog.spark.tasks import Point, SinkError, TaskInfo, Written
 
 pytestmark = pytest.mark.slow
+
+IN_A_TASK = [Point.BEFORE, Point.MID, Point.AFTER]
+ON_THE_DRIVER = [Point.ENDING, Point.BETWEEN, Point.ENDED, Point.COMPLETE]
 
 
 @pytest.fixture(scope="module")
@@ -40,126 +38,123 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(bootstrap)
 
 
-class Stand:
-    """A sink of its own in a topic of its own."""
-
-    def __init__(self, place: Place, **given: str) -> None:
-        self.place = place
-        self.topic = place.topic(partitions=2)
-        self.given = {
-            "topic": self.topic,
-            "tidelog_delivery": "exactly-once",
-            "tidelog_sink_id": f"sink-{self.topic}",
-            **given,
-        }
-        self.options: SinkOptions = place.sink_options(**self.given)
-        self.sink = Sink.of(self.options, "")
-
-    def write(
-        self,
-        batch: int,
-        partition: int,
-        *,
-        reached: Reached = go_on,
-        client: Client | None = None,
-        **more: str,
-    ) -> Written:
-        options = self.place.sink_options(**{**self.given, **more})
-        writer = Writer(client or self.place.client, options, self.sink, reached=reached)
-        rows = [batch_of(values_of(batch, partition))]
-        return writer.write(TaskInfo("q", batch, partition), rows)
-
-    def finish(self, batch: int, tasks: int) -> None:
-        written = [Written(number, ROWS) for number in range(tasks)]
-        finish(self.place.client, self.sink, batch, written)
-
-    def forget(self, group: str) -> None:
-        """As the cluster does when nobody has committed for long."""
-        self.place.client.run(delete_group(self.place.client.view, group))
-
-    def committed(self) -> list[bytes]:
-        return self.place.values(subscribe=self.topic, kafka_isolation_level="read_committed")
-
-    def holds(self, *tasks: tuple[int, int]) -> None:
-        """Each row of these tasks once, and nothing else."""
-        until(self._is_stable, "the markers of all that has ended")
-        expected = [value for batch, partition in tasks for value in values_of(batch, partition)]
-        assert sorted(self.committed()) == sorted(expected)
-
-    def _is_stable(self) -> bool:
-        """Apache Kafka answers who commits before it has written any."""
-        view, ends = self.place.client.view, partial(end_of, self.place.bootstrap, self.topic)
-        self.place.client.run(refresh(view, [self.topic]))
-        numbers = view.topics[self.topic].partitions
-        return all(ends(partition=n) == ends(partition=n, isolation=0) for n in numbers)
-
-
 @pytest.mark.parametrize("where", ["place", "kafka"])
-def test_tasks_that_are_killed_at_any_point_and_repeated_write_each_row_once(
+def test_tasks_and_drivers_that_are_killed_at_any_point_write_each_row_once(
     where: str, request: pytest.FixtureRequest
 ) -> None:
     place: Place = request.getfixturevalue(where)
     stand = Stand(place)
     options = {name.replace("_", "."): value for name, value in stand.given.items()}
-    with attempts({"kafka.bootstrap.servers": place.bootstrap, **options}) as attempt:
-        points = [Point.BEFORE, Point.MID, Point.AFTER]
-        for batch, point in enumerate(points):
-            assert attempt(batch, 0) == {"rows": ROWS, "skipped": False}
-            assert attempt(batch, 1, point.value) == {"signal": signal.SIGKILL}
-            # The query is started again, and does the micro-batch again.
-            assert attempt(batch, 0) == {"rows": 0, "skipped": True}
-            again = point is Point.AFTER
-            assert attempt(batch, 1) == {"rows": 0 if again else ROWS, "skipped": again}
-            stand.finish(batch, 2)
-    stand.holds(*[(batch, number) for batch in range(len(points)) for number in (0, 1)])
+    killed = {"signal": signal.SIGKILL}
+    with attempts({"kafka.bootstrap.servers": place.bootstrap, **options}) as play:
+        for batch, point in enumerate(IN_A_TASK):
+            assert play.task(batch, 0) == {"rows": ROWS, "skipped": False}
+            assert play.task(batch, 1, point.value) == killed
+            # The query is started again, and does the micro-batch again: nothing was committed.
+            assert play.task(batch, 0) == {"rows": ROWS, "skipped": False}
+            assert play.task(batch, 1) == {"rows": ROWS, "skipped": False}
+            assert play.finish(batch) == {"finished": batch}
+        for batch, point in enumerate(ON_THE_DRIVER, start=len(IN_A_TASK)):
+            for part in (0, 1):
+                assert play.task(batch, part) == {"rows": ROWS, "skipped": False}
+            assert play.finish(batch, point.value) == killed
+            ended = {Point.ENDING: 0, Point.BETWEEN: 1}.get(point, 2)
+            for part in (0, 1):
+                is_there = part < ended
+                assert play.task(batch, part) == {
+                    "rows": 0 if is_there else ROWS,
+                    "skipped": is_there,
+                }
+            assert play.finish(batch) == {"finished": batch}
+    batches = len(IN_A_TASK) + len(ON_THE_DRIVER)
+    stand.holds(*product(range(batches), (0, 1)))
 
 
-def test_a_driver_that_dies_before_it_noted_a_micro_batch_does_it_again_in_vain(
-    place: Place,
-) -> None:
+def test_nothing_is_read_as_committed_before_the_driver_has_finished(place: Place) -> None:
+    """The end of a task's input does not mean that the task has succeeded."""
     stand = Stand(place)
     for number in (0, 1):
         stand.write(0, number)
+    assert stand.committed() == []
+    stand.finish(0)
+    stand.holds((0, 0), (0, 1))
+
+
+def test_a_task_whose_input_ended_early_is_done_again_as_a_whole(place: Place) -> None:
+    stand = Stand(place)
+    stand.write(0, 0, values=values_of(0, 0)[:10])
+    assert stand.write(0, 0).rows == ROWS
+    stand.finish(0)
+    stand.holds((0, 0))
+
+
+def test_what_a_task_that_fails_has_written_holds_no_reader_back(place: Place) -> None:
+    stand = Stand(place)
+    rows = batch_of([bytes(100_000)] * ROWS, partition=[0] * ROWS)
+    bad = batch_of([b"x"], partition=[99])
+    writer = Writer(place.client, stand.options(), stand.sink)
+    with pytest.raises(RowError, match=r"a row is for .*-99, but there are 2 partitions"):
+        writer.write(TaskInfo(QUERY, 0, 0), [rows, rows, rows, bad])
+    assert end_of(place.bootstrap, stand.topic, 0) > ROWS, "none of it was written"
+    stand.holds()
+
+
+def test_a_driver_that_dies_before_spark_noted_a_micro_batch_does_it_again_in_vain(
+    place: Place,
+) -> None:
+    stand = Stand(place)
+    stand.micro_batch(0, 2)
     assert [stand.write(0, number).skipped for number in (0, 1)] == [True, True]
-    stand.finish(0, 2)
-    stand.finish(0, 2)
+    stand.finish(0)
     assert not stand.write(1, 0).skipped
+    stand.finish(1)
     stand.holds((0, 0), (0, 1), (1, 0))
 
 
-def another_client(place: Place) -> Client:
-    client = Client(
-        Transport(ConnectionSettings()), place.sink_options(topic="t").connection.bootstrap
-    )
-    client.connect()
-    return client
+@pytest.mark.parametrize("where", ["place", "kafka"])
+def test_an_attempt_that_was_overtaken_writes_nothing_more(
+    where: str, request: pytest.FixtureRequest
+) -> None:
+    place: Place = request.getfixturevalue(where)
+    stand = Stand(place)
+    with another_client(place) as rival:
+
+        def overtaken(here: Point, batch: int, partition: int) -> None:
+            if here is Point.BEFORE:
+                stand.write(batch, partition, client=rival)
+
+        with pytest.raises(FatalError, match="another producer has taken the transactional id"):
+            stand.write(0, 0, reached=overtaken)
+        assert stand.said[0].rows == ROWS
+        stand.finish(0)
+    assert stand.write(0, 0).skipped
+    stand.holds((0, 0))
 
 
 @pytest.mark.parametrize("where", ["place", "kafka"])
-@pytest.mark.parametrize("point", [Point.BEFORE, Point.MID])
-def test_an_attempt_that_was_overtaken_commits_nothing(
-    where: str, point: Point, request: pytest.FixtureRequest
+def test_an_attempt_that_was_overtaken_when_it_was_done_is_not_committed(
+    where: str, request: pytest.FixtureRequest
 ) -> None:
     place: Place = request.getfixturevalue(where)
-    stand, rival = Stand(place), another_client(place)
-    done: list[Written] = []
+    stand = Stand(place)
+    with another_client(place) as rival:
 
-    def overtaken(here: Point, batch: int, partition: int) -> None:
-        if here is point:
-            done.append(stand.write(batch, partition, client=rival))
+        def overtaken(here: Point, batch: int, partition: int) -> None:
+            if here is Point.MID:
+                stand.write(batch, partition, client=rival)
 
-    with pytest.raises(FatalError, match="another producer has taken the transactional id over"):
         stand.write(0, 0, reached=overtaken)
-    assert done == [Written(0, ROWS)]
-    assert stand.write(0, 0).skipped
+        with pytest.raises(SinkError, match="another attempt of this task, or another program"):
+            stand.finish(0)
+    stand.holds()
+    stand.micro_batch(0, 1)
     stand.holds((0, 0))
-    rival.network.close()  # type: ignore[attr-defined]  # it is a Transport
 
 
 def test_a_micro_batch_that_is_older_than_the_sink_is_refused(place: Place) -> None:
     stand = Stand(place)
     for batch in range(3):
-        stand.write(batch, 0)
+        stand.micro_batch(batch, 1)
     with pytest.raises(SinkError, match="micro-batch 2 is written already, this is 0: the check"):
         stand.write(0, 0)
     stand.holds((0, 0), (1, 0), (2, 0))
@@ -167,113 +162,107 @@ def test_a_micro_batch_that_is_older_than_the_sink_is_refused(place: Place) -> N
 
 def test_a_marker_that_was_forgotten_is_no_reason_to_write_again(place: Place) -> None:
     stand = Stand(place)
-    stand.write(0, 0)
-    stand.finish(0, 1)
-    stand.write(1, 0)
+    stand.micro_batch(0, 2)
+    for number in (0, 1):
+        stand.write(1, number)
+    with pytest.raises(Died):
+        stand.finish(1, reached=dies_at(Point.BETWEEN))
     stand.forget(stand.sink.part(0))
     with pytest.raises(SinkError, match="does not know any more whether micro-batch 1 is written"):
         stand.write(1, 0)
     stand.forget(stand.sink.name)
     with pytest.raises(SinkError, match="does not know any more"):
         stand.write(1, 0)
-    stand.holds((0, 0), (1, 0))
     assert stand.write(1, 0, tidelog_sink_onMissingMarker="write").rows == ROWS
+
+
+def test_a_part_whose_marker_was_forgotten_goes_on_where_the_sink_s_marker_can_tell(
+    place: Place,
+) -> None:
+    stand = Stand(place)
+    stand.micro_batch(0, 1)
+    stand.forget(stand.sink.part(0))
+    stand.micro_batch(1, 1)
+    stand.holds((0, 0), (1, 0))
 
 
 def test_a_task_that_no_earlier_micro_batch_had_needs_no_marker(place: Place) -> None:
     stand = Stand(place)
-    stand.write(0, 0)
-    stand.finish(0, 1)
-    assert stand.write(1, 1).rows == ROWS
-    stand.write(1, 0)
-    stand.finish(1, 2)
-    stand.write(2, 0)
-    stand.finish(2, 1)
-    assert stand.write(3, 1).rows == ROWS, "what it was two micro-batches ago is remembered"
+    for batch, tasks in enumerate([1, 2, 1, 2]):
+        stand.micro_batch(batch, tasks)
+    stand.holds((0, 0), (1, 0), (1, 1), (2, 0), (3, 0), (3, 1))
+
+
+def test_markers_of_parts_that_are_not_needed_are_kept(place: Place) -> None:
+    stand = Stand(place)
+    stand.micro_batch(0, 2)
+    before = stand.marker(stand.sink.part(1))
+    stand.micro_batch(1, 1)
+    assert stand.marker(stand.sink.part(1)) == before
 
 
 def test_a_micro_batch_is_done_when_each_task_has_said_so(place: Place) -> None:
     stand = Stand(place)
+    committer = Committer(place.client, stand.options(), stand.sink)
     said = [Written(0, 5), None, Written(2, 5)]
     with pytest.raises(SinkError, match=r"only tasks \[0, 2\] say that they are done"):
-        finish(place.client, stand.sink, 0, said)
+        committer.finish(Batch(QUERY, 0), said)
 
 
 def test_what_a_failed_query_left_open_holds_nobody_back(place: Place) -> None:
     stand = Stand(place)
-
-    def break_off(point: Point, *_: int) -> None:
-        if point is Point.MID:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        stand.write(0, 0, reached=break_off)
-    other = place.source_options(subscribe=stand.topic)
-    assert other.fetching.isolation == 0
-    let_go(place.client, stand.sink, 1)
-    stand.write(0, 1)
-    stand.holds((0, 1))
+    for number in (0, 1):
+        stand.write(0, number)
+    Committer(place.client, stand.options(), stand.sink).let_go(2)
+    stand.holds()
 
 
 def test_two_sinks_whose_names_differ_by_a_number_do_not_meet(place: Place) -> None:
     one = Stand(place)
     two = Stand(place, tidelog_sink_id=f"{one.sink.name}-0", topic=one.topic)
-    one.write(0, 0)
-    two.finish(0, 1)
-    one.finish(0, 1)
-    assert two.write(1, 1).rows == ROWS
+    one.micro_batch(0, 1)
+    two.micro_batch(0, 2)
+    one.micro_batch(1, 2)
     assert one.sink.part(0) != two.sink.name
 
 
 def test_a_whole_micro_batch_is_written_in_one_transaction_and_once(place: Place) -> None:
-    stand = Stand(place, tidelog_delivery="exactly-once-atomic")
-    writer = Writer(place.client, stand.options, stand.sink)
-    rows: list[Any] = [
-        batch_of(values_of(0, number), partition=[number] * ROWS) for number in (0, 1)
-    ]
-    task = TaskInfo("q", 0, 0)
-    assert writer.write_whole(task, rows) == Written(0, 2 * ROWS)
-    assert writer.write_whole(task, rows).skipped
+    stand = Stand(place)
+    rows = [*values_of(0, 0), *values_of(0, 1)]
+    assert stand.write_whole(0, *rows).rows == 2 * ROWS
+    assert stand.write_whole(0, *rows).skipped
     stand.holds((0, 0), (0, 1))
     # The same query goes on with a transaction for each task: what is written stays written.
-    assert stand.write(0, 1, tidelog_delivery="exactly-once").skipped
+    assert [stand.write(0, number).skipped for number in (0, 1)] == [True, True]
+    stand.finish(0)
+    stand.holds((0, 0), (0, 1))
 
 
 def test_a_sink_of_several_topics_keeps_its_marker_where_it_is_told(place: Place) -> None:
     one, two = place.topic(), place.topic()
     given = {"tidelog_delivery": "exactly-once", "tidelog_sink_id": f"both-{one}"}
     options = place.sink_options(tidelog_sink_markerTopic=one, **given)
-    writer = Writer(place.client, options, Sink.of(options, ""))
+    sink = Sink.of(options, "")
     rows = batch_of([b"a", b"b", b"c"], topic=[one, two, one])
-    assert writer.write(TaskInfo("q", 0, 0), [rows]).rows == 3
-    assert writer.write(TaskInfo("q", 0, 0), [rows]).skipped
+    for is_again in (False, True):
+        written = Writer(place.client, options, sink).write(TaskInfo("q", 0, 0), [rows])
+        assert written.skipped is is_again
+        Committer(place.client, options, sink).finish(Batch("q", 0), [written])
     assert place.values(subscribe=one) == [b"a", b"c"]
     assert place.values(subscribe=two) == [b"b"]
 
 
-def test_the_marker_says_who_wrote_how_much(place: Place) -> None:
+def test_the_markers_say_whose_rows_they_are(place: Place) -> None:
     stand = Stand(place)
-    stand.write(0, 0)
-    group = stand.sink.part(0)
-    marker = place.client.run(stable_offset(place.client.view, group, stand.sink.marker))
-    assert marker is not None
-    assert (marker.offset, json.loads(marker.metadata)) == (1, {"query": "q", "rows": ROWS})
-
-
-class Forgetting(Writer):
-    """Does not look whether its rows are there."""
-
-    def _is_written(self, name: str, task: TaskInfo) -> bool:
-        return super()._is_written(name, task) and False
-
-
-def test_who_does_not_read_the_marker_writes_twice_and_is_found_out(place: Place) -> None:
-    stand = Stand(place)
-    writer = Forgetting(place.client, stand.options, stand.sink)
-    for _ in range(2):
-        writer.write(TaskInfo("q", 0, 0), [batch_of(values_of(0, 0))])
-    with pytest.raises(AssertionError):
-        stand.holds((0, 0))
+    said = stand.write(0, 0)
+    stand.finish(0, plan="a-digest")
+    total = {"rows": ROWS, "sum": f"{said.total.sum:016x}"}
+    part, sink = stand.marker(stand.sink.part(0)), stand.marker(stand.sink.name)
+    assert part is not None
+    assert (part.offset, json.loads(part.metadata)) == (1, {"query": QUERY, **total})
+    assert sink is not None
+    whole = {"v": 2, "query": QUERY, "parts": 1, "batch": 0, **total, "plan": "a-digest"}
+    assert (sink.offset, json.loads(sink.metadata)) == (1, whole)
 
 
 def test_a_topic_is_created_at_its_first_use_where_the_cluster_does_so(place: Place) -> None:
@@ -281,5 +270,5 @@ def test_a_topic_is_created_at_its_first_use_where_the_cluster_does_so(place: Pl
     stand.topic = f"{stand.topic}-new"
     stand.given["topic"] = stand.topic
     stand.sink = Sink(f"sink-{stand.topic}", (stand.topic, Partition(0)))
-    assert stand.write(0, 0).rows == ROWS
+    stand.micro_batch(0, 1)
     stand.holds((0, 0))

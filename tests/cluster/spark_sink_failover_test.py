@@ -2,9 +2,10 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -16,8 +17,10 @@ from harness.spark_tasks import ROWS, values_of
 from tidelog.clients.admin.coordinators import KeyType, find_coordinator
 from tidelog.clients.failures import ClientError
 from tidelog.kernel.ids import Partition
-from tidelog.spark.exactly_once import Sink, Writer, finish
-from tidelog.spark.tasks import Point, TaskInfo, Written
+from tidelog.spark.exactly_once import Committer, Writer
+from tidelog.spark.sink_commit import Sink
+from tidelog.spark.sink_decisions import Batch
+from tidelog.spark.tasks import Point, SinkError, TaskInfo
 from tidelog.wire.errors import Rejected
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -65,26 +68,34 @@ def start_all(cluster: Cluster, topic: str, dead: int) -> None:
     cluster.done("wait", "isr", topic)
 
 
-def attempt(
-    place: Place, sink: Sink, topic: str, task: TaskInfo, strike: Callable[[Point], None]
-) -> Written:
-    """Until one succeeds, as Spark has it."""
+def do_batch(
+    place: Place, sink: Sink, batch: int, strike: Callable[[Point], None], tasks: Sequence[int]
+) -> None:
+    """Until an attempt at the micro-batch succeeds, as a query that is started again has it."""
     options = place.sink_options(
-        topic=topic,
+        topic=sink.marker[0],
         tidelog_delivery="exactly-once",
         kafka_request_timeout_ms="3000",
         kafka_delivery_timeout_ms="6000",
     )
+    errors = []
     for _ in range(TRIES):
         writer = Writer(place.client, options, sink, reached=lambda point, *_: strike(point))
+        committer = Committer(place.client, options, sink, reached=lambda point, *_: strike(point))
         try:
-            rows = batch_of(
-                values_of(task.batch, task.partition), partition=[task.partition] * ROWS
-            )
-            return writer.write(task, [rows])
-        except (ClientError, Rejected):
+            done = [
+                writer.write(TaskInfo("q", batch, task), [rows_of(batch, task)]) for task in tasks
+            ]
+            committer.finish(Batch("q", batch), done)
+        except (ClientError, Rejected, SinkError) as error:
+            errors.append(error)
             continue
-    raise AssertionError(f"{task}: no attempt of {TRIES} succeeded")
+        return
+    raise AssertionError(f"micro-batch {batch}: no attempt of {TRIES} succeeded: {errors}")
+
+
+def rows_of(batch: int, task: int) -> Any:
+    return batch_of(values_of(batch, task), partition=[task] * ROWS)
 
 
 def test_each_row_is_there_once_though_brokers_and_coordinators_die_in_mid_batch(
@@ -94,7 +105,7 @@ def test_each_row_is_there_once_though_brokers_and_coordinators_die_in_mid_batch
         place = Place(cluster.bootstrap)
         topic = place.topic(partitions=2, replicas=3, min_insync_replicas="2")
         sink = Sink("a-sink", (topic, Partition(0)))
-        cells = list(product([Point.BEFORE, Point.MID], VICTIMS))
+        cells = list(product([Point.BEFORE, Point.MID, Point.BETWEEN], VICTIMS))
         for batch, (point, victim) in enumerate(cells):
             struck: list[int] = []
 
@@ -108,12 +119,8 @@ def test_each_row_is_there_once_though_brokers_and_coordinators_die_in_mid_batch
                     struck.append(victim(place, sink, cluster))
                     os.kill(struck[0], signal.SIGKILL)
 
-            done = [
-                attempt(place, sink, topic, TaskInfo("q", batch, number), strike)
-                for number in (0, 1)
-            ]
+            do_batch(place, sink, batch, strike, (0, 1))
             assert struck, "nobody was killed"
-            finish(place.client, sink, batch, done)
             start_all(cluster, topic, struck[0])
         expected = [v for b in range(len(cells)) for n in (0, 1) for v in values_of(b, n)]
         seen = place.values(subscribe=topic, kafka_isolation_level="read_committed")
@@ -150,12 +157,8 @@ def test_each_row_is_there_once_though_the_node_of_an_apache_kafka_dies_in_mid_b
                     node.start()
                     until(lambda: knows(node.bootstrap, topic), "it knows its topic", 60)
 
-            done = [
-                attempt(place, sink, topic, TaskInfo("q", batch, number), strike)
-                for number in (0, 1)
-            ]
+            do_batch(place, sink, batch, strike, (0, 1))
             assert struck, "nobody was killed"
-            finish(place.client, sink, batch, done)
         expected = [v for b in range(len(points)) for n in (0, 1) for v in values_of(b, n)]
 
         def seen() -> list[bytes]:

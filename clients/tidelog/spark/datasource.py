@@ -37,9 +37,10 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from tidelog.kernel.limits import MIB
+from tidelog.spark.checkpoints import plan_digest, query_id
 from tidelog.spark.columns import Column
 from tidelog.spark.connections import client_of
-from tidelog.spark.exactly_once import Sink, Writer, finish, let_go
+from tidelog.spark.exactly_once import Committer, Writer
 from tidelog.spark.initial_file import InitialFile
 from tidelog.spark.offsets import Json, OffsetRange, gathered
 from tidelog.spark.option_rows import AT_LEAST_ONCE, EXACTLY_ONCE, EXACTLY_ONCE_ATOMIC
@@ -55,10 +56,12 @@ from tidelog.spark.options import (
 from tidelog.spark.pushdown import Condition, Pushed, pushed_by
 from tidelog.spark.reading import plan_ranges, read_range
 from tidelog.spark.rows import check_columns
+from tidelog.spark.sink_commit import Sink
+from tidelog.spark.sink_decisions import Batch
 from tidelog.spark.stream import Stream
-from tidelog.spark.tasks import Point, Reached, TaskInfo, Written, go_on
+from tidelog.spark.tasks import Point, Reached, SinkError, TaskInfo, Written, go_on
 from tidelog.spark.workers import settle
-from tidelog.spark.writing import SinkError, write_at_least_once
+from tidelog.spark.writing import write_at_least_once
 
 WHOLE_BYTES_MAX = 64 * MIB
 """Of the rows of one micro-batch that go through the driver."""
@@ -233,18 +236,20 @@ class Done(WriterCommitMessage):
     """What a task says to the driver."""
 
     query: str
+    batch: int
     written: Written
 
 
-def _task(batch: int | None = None) -> TaskInfo:
-    """Of the running task; the micro-batch is told by no argument."""
+def _task(batch: int) -> TaskInfo:
+    """Of the running task; the micro-batch is told by no argument. `batch`: where Spark names none,
+    also in a batch write that is not part of foreachBatch."""
     context = TaskContext.get()
     if context is None:
         raise SinkError("rows are written by tasks of Spark")
-    if batch is None:
-        batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+    named = context.getLocalProperty("streaming.sql.batchId")
     query = context.getLocalProperty("sql.streaming.queryId") or ""
-    return TaskInfo(query, batch, context.partitionId(), context.attemptNumber())
+    number = batch if named is None else int(named)
+    return TaskInfo(query, number, context.partitionId(), context.attemptNumber())
 
 
 def _write(
@@ -295,53 +300,63 @@ class _Driver:
     options: SinkOptions
     reached: Reached
 
-    def commit(self, messages: Sequence[Done | None], batch: int) -> None:
-        delivery = self.options.delivery
-        sink = self._sink(messages)
-        if delivery == AT_LEAST_ONCE or sink is None:
+    def write(self, iterator: Iterator[Any], batch: int) -> Done:
+        """In a task. `batch`: see `_task`."""
+        task = _task(batch)
+        if task.batch < 0 and self.options.delivery != AT_LEAST_ONCE:
+            raise SinkError("Spark does not say which micro-batch this is")
+        written = _write(self.options, self.reached, task, iterator)
+        settle()
+        return Done(task.query, task.batch, written)
+
+    def commit(self, messages: Sequence[Done | None]) -> None:
+        if self.options.delivery == AT_LEAST_ONCE or not messages:
             return
-        client = client_of(self.options.connection)
-        self.reached(Point.DRIVER, batch, -1)
+        first = next((one for one in messages if one is not None), None)
+        if first is None:
+            raise SinkError("no task says that it is done: start the query again")
         written = [None if one is None else one.written for one in messages]
-        if delivery == EXACTLY_ONCE:
-            finish(client, sink, batch, written)
+        self._commit(first, written)
+
+    def _commit(self, first: Done, written: Sequence[Written | None]) -> None:
+        """Of the micro-batch of which this task is one."""
+        plan = plan_digest(self.options.checkpoint, first.batch)
+        batch = Batch(first.query, first.batch, plan)
+        committer = self._committer(Sink.of(self.options, first.query))
+        self.reached(Point.DRIVER, first.batch, -1)
+        if self.options.delivery == EXACTLY_ONCE:
+            committer.finish(batch, written)
             return
         whole = [one for one in written if one is not None]
         size = sum(len(one.content) for one in whole)
         if size > WHOLE_BYTES_MAX:
             raise SinkError(_too_much(size))
-        task = TaskInfo(sink.name, batch, 0)
-        writer = Writer(client, self.options, sink, reached=self.reached)
-        writer.write_whole(task, _unpacked(whole))
+        committer.write_whole(batch, _unpacked(whole), len(whole))
 
     def abort(self, messages: Sequence[Done | None]) -> None:
-        sink = self._sink(messages)
-        if self.options.delivery == EXACTLY_ONCE and sink is not None:
-            let_go(client_of(self.options.connection), sink, len(messages))
+        if self.options.delivery != EXACTLY_ONCE:
+            return
+        queries = (one.query for one in messages if one is not None)
+        query = next(queries, "") or query_id(self.options.checkpoint)
+        if self.options.job_id or self.options.sink_id or query:
+            self._committer(Sink.of(self.options, query)).let_go(len(messages))
 
-    def _sink(self, messages: Sequence[Done | None]) -> Sink | None:
-        """None where no task has said which query this is, and the options do not say it."""
-        if self.options.delivery == AT_LEAST_ONCE:
-            return None
-        query = next((one.query for one in messages if one is not None), "")
-        named = self.options.job_id or self.options.sink_id or query
-        return Sink.of(self.options, query) if named else None
+    def _committer(self, sink: Sink) -> Committer:
+        client = client_of(self.options.connection)
+        return Committer(client, self.options, sink, reached=self.reached)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a data frame: as micro-batch 0 of a job where that has a name."""
+    """Writes a data frame: as micro-batch 0 of a job, or in foreachBatch as the one that it is."""
 
     def __init__(self, options: SinkOptions, reached: Reached) -> None:
         self._driver = _Driver(options, reached)
 
     def write(self, iterator: Iterator[Any]) -> Done:
-        driver, task = self._driver, _task(batch=0)
-        written = _write(driver.options, driver.reached, task, iterator)
-        settle()
-        return Done(task.query, written)
+        return self._driver.write(iterator, 0)
 
     def commit(self, messages: list[Any]) -> None:
-        self._driver.commit(messages, 0)
+        self._driver.commit(messages)
 
     def abort(self, messages: list[Any]) -> None:
         self._driver.abort(messages)
@@ -354,15 +369,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._driver = _Driver(options, reached)
 
     def write(self, iterator: Iterator[Any]) -> Done:
-        driver, task = self._driver, _task()
-        if task.batch < 0 and driver.options.delivery != AT_LEAST_ONCE:
-            raise SinkError("Spark does not say which micro-batch this is")
-        written = _write(driver.options, driver.reached, task, iterator)
-        settle()
-        return Done(task.query, written)
+        return self._driver.write(iterator, -1)
 
-    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        self._driver.commit(messages, batchId)
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 -- Spark's
+        self._driver.commit(messages)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803 -- Spark's
         self._driver.abort(messages)

@@ -1,53 +1,78 @@
-"""Exactly once: a task's rows and the word that they are written, in one transaction.
+"""Exactly once: a task writes in a transaction, and the driver commits it once all tasks are done.
 
-The word, the marker, is an offset that a consumer group named after the sink and the task's number
-commits: micro-batch N is written where it says N + 1. Whoever writes begins by taking the
-transactional id of the same name over. That ends what an earlier attempt left open, one way or the
-other, before the marker is read; and from there on that attempt can commit nothing. So of all
-attempts one commits, and those after it see that and write nothing.
+The end of a task's input does not mean that the task has all of its rows: Spark ends the input also
+when what feeds it has failed. Only the driver learns whether a task has succeeded. So a task leaves
+its transaction open, with its rows and its marker in it, and tells the driver what is needed to end
+it. The marker is the offset that a consumer group named after the sink and the task's number
+commits: N + 1 where micro-batch N is written.
 
-It needs the same rows in the same task when a micro-batch is done again.
+An attempt begins by taking the transactional id of the same name over. That aborts what an earlier
+attempt left open, or lets an end come to its end that somebody asked for; and from there on that
+attempt can commit nothing. Then the attempt reads the marker, and if it says that the rows are
+there, the attempt writes nothing. `docs/exactly-once.md` has the states and failures as a table.
 """
 
-import json
+import time
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any, Final
 
-from tidelog.clients.admin.group_offsets import CommittedOffset, commit_offsets, stable_offset
+from tidelog.clients.admin.group_offsets import stable_offset
+from tidelog.clients.asking import Plan
 from tidelog.clients.client import Client
 from tidelog.clients.failures import ClientError
-from tidelog.clients.producer.identity import init_producer_id
-from tidelog.clients.producer.transaction import Membership
+from tidelog.clients.producer.life import Phase
+from tidelog.clients.producer.transaction import Membership, ends_take_epochs
 from tidelog.clients.producer.transactional import TransactionalProducer
-from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.kernel.instant import s
+from tidelog.spark.fingerprint import Fingerprint
 from tidelog.spark.options import SinkOptions
-from tidelog.spark.tasks import Point, Reached, TaskInfo, Written, go_on
-from tidelog.spark.writing import SinkError, open_topic, producer_settings, write_rows
-from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.spark.rows import gathered, written_columns
+from tidelog.spark.sink_commit import Finish, Sink, finish, let_go, read_markers
+from tidelog.spark.sink_decisions import (
+    Batch,
+    Rules,
+    check_same,
+    part_is_written,
+    whole_is_written,
+)
+from tidelog.spark.sink_markers import (
+    PartMarker,
+    Rows,
+    SinkMarker,
+    part_metadata,
+    sink_marker,
+    sink_metadata,
+)
+from tidelog.spark.tasks import (
+    Kept,
+    Open,
+    Point,
+    Reached,
+    SinkError,
+    TaskInfo,
+    Total,
+    Written,
+    go_on,
+)
+from tidelog.spark.writing import open_topic, producer_settings, write_rows
+from tidelog.wire.errors import Rejected
+
+_ABORT_NS: Final = s(10)
+"""For an abort after a failure; then the cluster does it when the transaction's time is up."""
 
 
-class Sink(NamedTuple):
-    """An exactly-once sink, as the cluster knows it."""
-
-    name: str
-    marker: TopicPartition
-    """Under which partition's name its groups keep their offsets; nothing is read from it."""
-
-    @classmethod
-    def of(cls, options: SinkOptions, query: str) -> "Sink":
-        assert options.marker_topic is not None, "checked with the options"
-        name = options.job_id or options.sink_id or query
-        if not name:
-            raise SinkError("an exactly-once sink needs tidelog.sink.id here: the query has no id")
-        return cls(name, (options.marker_topic, Partition(0)))
-
-    def part(self, number: int) -> str:
-        """The group, and the transactional id, of one task; never another sink's name."""
-        return f"{self.name}/{number}"
+def rules_of(options: SinkOptions, sink: Sink) -> Rules:
+    return Rules(
+        sink.name,
+        is_job=options.job_id is not None,
+        writes_without_marker=options.writes_without_marker,
+        keeps_other_rows=options.keeps_other_rows,
+    )
 
 
 class Writer:
-    """Writes one task's rows of one micro-batch, unless that has happened already."""
+    """A task's part: writes the rows of one micro-batch, unless they are committed already."""
 
     def __init__(
         self, client: Client, options: SinkOptions, sink: Sink, *, reached: Reached = go_on
@@ -55,110 +80,161 @@ class Writer:
         self._client = client
         self._options = options
         self._sink = sink
+        self._rules = rules_of(options, sink)
         self._reached = reached
 
     def write(self, task: TaskInfo, batches: Iterable[Any]) -> Written:
-        """As the part of the sink that has the task's number."""
-        return self._write(self._sink.part(task.partition), task, batches)
-
-    def write_whole(self, task: TaskInfo, batches: Iterable[Any]) -> Written:
-        """As the sink itself: all rows of a micro-batch."""
-        return self._write(self._sink.name, task, batches)
-
-    def _write(self, name: str, task: TaskInfo, batches: Iterable[Any]) -> Written:
+        """Read `batches` to their end, in any case; what the driver needs to know."""
+        name = self._sink.part(task.partition)
+        began_ms = _now_ms()
         producer = TransactionalProducer(self._client, producer_settings(self._options, name))
         open_topic(self._client, producer, self._sink.marker[0])
-        if self._is_written(name, task):
-            for _ in batches:
-                """Whoever gives the rows wants to be read to the end."""
-            return Written(task.partition, 0, skipped=True)
+        part, sink = self._client.run(read_markers(self._client.view, self._sink, task.partition))
+        if part_is_written(self._rules, task, part, sink):
+            total = _drained(batches, with_headers=self._options.with_headers)
+            return Written(
+                task.partition, 0, skipped=True, total=total, kept=_kept(part, task.batch)
+            )
         producer.begin()
-        rows = write_rows(self._client, producer, self._options, batches, first=task.partition)
-        self._reached(Point.BEFORE, task.batch, task.partition)
-        said = json.dumps({"query": task.query, "rows": rows})
-        producer.send_offsets({self._sink.marker: task.batch + 1}, Membership(name, metadata=said))
-        self._reached(Point.MID, task.batch, task.partition)
-        producer.commit()
-        self._reached(Point.AFTER, task.batch, task.partition)
-        return Written(task.partition, rows)
-
-    def _is_written(self, name: str, task: TaskInfo) -> bool:
-        """By an earlier attempt, whose transaction is committed; it is not open any more."""
-        marker = self._client.run(stable_offset(self._client.view, name, self._sink.marker))
-        if marker is None and name != self._sink.name:
-            # As a task of this sink never before; perhaps the sink was written as a whole then.
-            name = self._sink.name
-            marker = self._client.run(stable_offset(self._client.view, name, self._sink.marker))
-            self._check_new(task, marker)
-        if marker is None:
-            return False
-        if marker.offset > task.batch + 1:
-            raise SinkError(
-                f"sink {self._sink.name}: micro-batch {marker.offset - 1} is written already, this "
-                f"is {task.batch}: the checkpoint is older than the sink, or is another query's; "
-                "give a new checkpoint another tidelog.sink.id"
-            )
-        return marker.offset == task.batch + 1
-
-    def _check_new(self, task: TaskInfo, whole: CommittedOffset | None) -> None:
-        """Beyond the first micro-batch a task has no marker only where no earlier one had as many
-        tasks, or where the cluster has forgotten it."""
-        if task.batch == 0 or self._options.writes_without_marker:
-            return
-        if whole is None or task.partition < _parts(whole):
-            raise SinkError(
-                f"sink {self._sink.name}: the cluster does not know any more whether micro-batch "
-                f"{task.batch} is written by task {task.partition}: it forgets offsets of groups "
-                "after offsets.retention.minutes; tidelog.sink.onMissingMarker=write goes on, and "
-                "may write one micro-batch twice"
-            )
-
-
-def finish(
-    client: Client, sink: Sink, batch: int, messages: Sequence[Written | None]
-) -> Sequence[Written]:
-    """On the driver, before Spark notes that the micro-batch is done: all tasks have said so, and
-    the sink remembers how many there were."""
-    done = [one for one in messages if one is not None]
-    if sorted(one.partition for one in done) != list(range(len(messages))):
-        said = sorted(one.partition for one in done)
-        raise SinkError(
-            f"sink {sink.name}: of micro-batch {batch} only tasks {said} say that they are done"
-        )
-    before = client.run(stable_offset(client.view, sink.name, sink.marker))
-    parts = max(len(messages), 0 if before is None else _parts(before))
-    for number in range(len(messages), parts):
-        _keep(client, sink, sink.part(number))
-    said_now = json.dumps({"parts": parts})
-    _commit(client, sink, sink.name, batch + 1, said_now)
-    return done
-
-
-def let_go(client: Client, sink: Sink, parts: int) -> None:
-    """What failed tasks left open is aborted now, not in its time: it holds readers back."""
-    for number in range(parts):
         try:
-            client.run(init_producer_id(client.view, sink.part(number)))
-        except (ClientError, Rejected):
-            return  # the cluster aborts it in time
+            return self._written(producer, task, batches, began_ms)
+        except BaseException:
+            _abort(producer)
+            raise
+
+    def _written(
+        self,
+        producer: TransactionalProducer,
+        task: TaskInfo,
+        batches: Iterable[Any],
+        began_ms: int,
+    ) -> Written:
+        prints = Fingerprint()
+        rows = write_rows(
+            self._client,
+            producer,
+            self._options,
+            batches,
+            first=task.partition,
+            fingerprint=prints,
+        )
+        self._reached(Point.BEFORE, task.batch, task.partition)
+        said = part_metadata(task.query, prints.total)
+        member = Membership(self._sink.part(task.partition), metadata=said)
+        producer.send_offsets({self._sink.marker: task.batch + 1}, member)
+        self._reached(Point.MID, task.batch, task.partition)
+        left = Open(producer.leave_open(), began_ms)
+        self._reached(Point.AFTER, task.batch, task.partition)
+        return Written(task.partition, rows, total=prints.total, open=left)
 
 
-def _parts(marker: CommittedOffset) -> int:
-    try:
-        return int(json.loads(marker.metadata)["parts"])
-    except (ValueError, KeyError, TypeError):
-        return 0
+class Committer:
+    """The driver's part: commits what the tasks of a micro-batch have written."""
+
+    def __init__(
+        self, client: Client, options: SinkOptions, sink: Sink, *, reached: Reached = go_on
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._sink = sink
+        self._rules = rules_of(options, sink)
+        self._reached = reached
+
+    def finish(self, batch: Batch, messages: Sequence[Written | None]) -> None:
+        """Before Spark notes that the micro-batch is done. SinkError, ClientError or Rejected where
+        it is not: then what can be aborted is, and the query does the micro-batch again."""
+        work = Finish(
+            self._sink,
+            self._rules,
+            batch,
+            timeout_ms=self._options.producing.transaction_timeout_ms,
+            takes_epochs=ends_take_epochs(self._client.network.features),
+            now_ms=_now_ms(),
+            reached=self._reached,
+        )
+        try:
+            self._client.run(finish(self._client.view, work, messages))
+        except (SinkError, ClientError, Rejected):
+            self.let_go(len(messages))
+            raise
+
+    def let_go(self, parts: int) -> None:
+        """Abort what tasks left open; what cannot be aborted now is when its time is up."""
+        names = [self._sink.part(number) for number in range(parts)]
+        with suppress(ClientError, Rejected):
+            self._client.run(let_go(self._client.view, names), _ABORT_NS)
+
+    def write_whole(self, batch: Batch, batches: Iterable[Any], parts: int = 0) -> Written:
+        """All rows of a micro-batch in one transaction, of the sink's own id; `parts` is the number
+        of tasks that the rows come from."""
+        settings = producer_settings(self._options, self._sink.name)
+        producer = TransactionalProducer(self._client, settings)
+        open_topic(self._client, producer, self._sink.marker[0])
+        known = sink_marker(self._client.run(self._own_marker()))
+        if whole_is_written(self._rules, batch, known):
+            assert known is not None
+            total = _drained(batches, with_headers=self._options.with_headers)
+            check_same(self._rules, Rows(batch.number, total, batch.plan), known)
+            return Written(0, 0, skipped=True, total=total)
+        if known is not None and not known.is_whole:
+            self.let_go(max(parts, known.parts))
+        producer.begin()
+        try:
+            return self._whole(producer, batch, batches, known)
+        except BaseException:
+            _abort(producer)
+            raise
+
+    def _whole(
+        self,
+        producer: TransactionalProducer,
+        batch: Batch,
+        batches: Iterable[Any],
+        known: SinkMarker | None,
+    ) -> Written:
+        prints = Fingerprint()
+        rows = write_rows(
+            self._client, producer, self._options, batches, first=0, fingerprint=prints
+        )
+        self._reached(Point.BEFORE, batch.number, 0)
+        marker = SinkMarker(
+            batch.number + 1,
+            batch.query,
+            0 if known is None else known.parts,
+            Rows(batch.number, prints.total, batch.plan),
+            is_whole=True,
+        )
+        member = Membership(self._sink.name, metadata=sink_metadata(marker))
+        producer.send_offsets({self._sink.marker: marker.offset}, member)
+        self._reached(Point.MID, batch.number, 0)
+        producer.commit()
+        self._reached(Point.AFTER, batch.number, 0)
+        return Written(0, rows, total=prints.total)
+
+    def _own_marker(self) -> Plan[Any]:
+        return stable_offset(self._client.view, self._sink.name, self._sink.marker)
 
 
-def _keep(client: Client, sink: Sink, group: str) -> None:
-    """Have a group that no task of this micro-batch has used remembered as long as the others."""
-    marker = client.run(stable_offset(client.view, group, sink.marker))
-    if marker is not None:
-        _commit(client, sink, group, marker.offset, marker.metadata)
+def _kept(part: PartMarker | None, batch: int) -> Kept | None:
+    is_its = part is not None and part.offset == batch + 1
+    return Kept(part.total) if part is not None and is_its else None
 
 
-def _commit(client: Client, sink: Sink, group: str, offset: int, metadata: str) -> None:
-    codes = client.run(commit_offsets(client.view, group, {sink.marker: offset}, metadata))
-    for code in codes.values():
-        if code is not ErrorCode.NONE:
-            raise Rejected(code, f"group {group} of sink {sink.name}")
+def _drained(batches: Iterable[Any], *, with_headers: bool) -> Total:
+    """Of rows that are not written: whoever gives them wants to be read to the end."""
+    prints = Fingerprint()
+    for batch in gathered(batches):
+        prints.add(written_columns(batch, with_headers=with_headers))
+    return prints.total
+
+
+def _abort(producer: TransactionalProducer) -> None:
+    """What an attempt that fails has begun would hold readers back. The error that is on its way
+    matters more than one of the abort; an attempt that was overtaken has nothing to abort."""
+    if producer.phase is not Phase.DEAD:
+        with suppress(Exception):
+            producer.abort(_ABORT_NS)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

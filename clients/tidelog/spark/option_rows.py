@@ -245,14 +245,15 @@ _SINK: Final = (
         one_of_any_case(AT_LEAST_ONCE, EXACTLY_ONCE, EXACTLY_ONCE_ATOMIC),
         AT_LEAST_ONCE,
         "must be at-least-once, exactly-once or exactly-once-atomic",
-        "exactly-once: each task writes in a transaction that also says which micro-batch it was. "
-        "exactly-once-atomic: the driver writes the whole micro-batch, of at most 64 MiB, in one",
+        "exactly-once: each task writes in a transaction, which the driver commits once all tasks "
+        "are done. exactly-once-atomic: the driver writes the whole micro-batch, of at most 64 "
+        "MiB, in one transaction",
     ),
     _own(
         "tidelog.sink.id",
         "must be 1 to 200 letters, digits, '.', '_' or '-'",
-        "names an exactly-once sink; it must live as long as the checkpoint, and no other query "
-        "may have it. Without it the query's id, which the checkpoint keeps",
+        "names an exactly-once sink; it must live as long as the checkpoint, and a query with "
+        "another checkpoint is refused. Without it the query's id, which the checkpoint keeps",
     ),
     _own(
         "tidelog.sink.markerTopic",
@@ -267,10 +268,19 @@ _SINK: Final = (
         "what to do where the cluster has forgotten how far the sink was: it keeps that for "
         "offsets.retention.minutes after the last micro-batch. write may write one batch twice",
     ),
+    Setting(
+        "tidelog.sink.onOtherRows",
+        one_of_any_case("fail", "keep"),
+        "fail",
+        "must be fail or keep",
+        "what to do where a micro-batch that is written comes again with other rows: an older "
+        "checkpoint, or rows that differ each time they are computed. keep leaves what is written",
+    ),
     _own(
         "tidelog.job.id",
         "must be 1 to 200 letters, digits, '.', '_' or '-'",
-        "names a batch write: with the same id and the same rows again nothing is written twice",
+        "names a batch write: with the same id and the same rows again nothing is written twice, "
+        "and other rows are refused. In foreachBatch one id serves all micro-batches",
     ),
     Setting(
         "kafka.acks",
@@ -304,11 +314,19 @@ _SINK: Final = (
         _MS,
         "300000",
         _MS_RULE,
-        "within it a task must have written its rows; then the cluster aborts what is open. More "
-        "than the brokers' transaction.max.timeout.ms (15 minutes) they refuse",
+        "the longest time from the start of an exactly-once task to the end of all tasks of its "
+        "micro-batch; then the cluster aborts what is open, and the micro-batch fails. Brokers "
+        "refuse more than their transaction.max.timeout.ms (15 minutes)",
         "int",
     ),
-    _inert("checkpointLocation", "Spark's own"),
+    Setting(
+        "checkpointLocation",
+        str,
+        "",
+        "may be anything",
+        "Spark's own. Where it is a local folder, the driver of an exactly-once sink reads which "
+        "query has it, and tells a micro-batch that is done again from one that was planned again",
+    ),
 )
 
 _OF_CLIENTS = """auto.include.jmx.reporter client.dns.lookup connections.max.idle.ms

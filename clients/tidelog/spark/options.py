@@ -173,7 +173,9 @@ class SinkOptions:
     sink_id: str | None
     marker_topic: str | None
     writes_without_marker: bool
+    keeps_other_rows: bool
     job_id: str | None
+    checkpoint: str | None
     producing: Producing
 
 
@@ -284,7 +286,9 @@ def sink_options(given: Mapping[str, str], mode: Mode) -> SinkOptions:
         sink_id=_id(options, "tidelog.sink.id"),
         marker_topic=marker_topic,
         writes_without_marker=options("tidelog.sink.onMissingMarker").lower() == "write",
+        keeps_other_rows=options("tidelog.sink.onOtherRows").lower() == "keep",
         job_id=job_id,
+        checkpoint=options("checkpointLocation"),
         producing=producing,
     )
 

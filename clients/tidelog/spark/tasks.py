@@ -1,8 +1,15 @@
-"""Who a task of a writer is, what it says when it is done, and where it can be made to die."""
+"""What a task of a writer is, what it tells the driver, and the steps at which tests stop it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
+
+from tidelog.clients.producer.transactional import OpenTransaction
+
+
+class SinkError(Exception):
+    """Rows could not be written, or not in the way that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,29 +22,72 @@ class TaskInfo:
     attempt: int = 0
 
 
+class Total(NamedTuple):
+    """What is compared to tell whether two writes have the same rows."""
+
+    rows: int
+    sum: int | None
+    """The sum of the rows' fingerprints; None where an earlier version of tidelog, which had none,
+    wrote the rows."""
+
+    def is_same(self, other: "Total") -> bool:
+        """As far as both are known."""
+        is_known = self.sum is not None and other.sum is not None
+        return self.rows == other.rows and (not is_known or self.sum == other.sum)
+
+
+class Kept(NamedTuple):
+    """What a part's marker says of the micro-batch that the part has committed."""
+
+    total: Total | None
+    """None where the marker does not say it."""
+
+
+class Open(NamedTuple):
+    """A task's transaction, which holds its rows and its marker; the driver ends it."""
+
+    transaction: OpenTransaction
+    began_ms: int
+    """When the task began, by the clock of its host."""
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a task did."""
+    """What a task tells the driver. Invariant: an exactly-once task is skipped or has `open`."""
 
     partition: int
     rows: int
     skipped: bool = False
-    """An earlier attempt had written them."""
+    """The micro-batch's rows of this part were committed by an earlier attempt."""
     content: bytes = b""
-    """The rows themselves, where the driver is to write them."""
+    """The rows themselves, if the driver is to write them."""
+    total: Total = Total(0, 0)
+    """Of the rows that the task was given, written or not."""
+    open: Open | None = None
+    kept: Kept | None = None
+    """Of a skipped part, if its own marker is what says that it is committed."""
 
 
 class Point(Enum):
     """Steps of an exactly-once write, told as they are reached: tests die there."""
 
     BEFORE = "before"
-    """All rows are written, nothing says so."""
+    """The task has written all rows, but not the marker."""
     MID = "mid"
-    """The marker is written, the transaction open."""
+    """The task has written the marker; its transaction is open."""
     AFTER = "after"
-    """The transaction is committed; nobody was told."""
+    """The task has done all that it does, and has not told the driver. With exactly-once-atomic:
+    the driver has committed the transaction."""
     DRIVER = "driver"
-    """All tasks are done; the micro-batch is not."""
+    """All tasks have told the driver; no transaction is ended."""
+    ENDING = "ending"
+    """The sink's marker says that the driver is about to end transactions."""
+    BETWEEN = "between"
+    """The transaction of one part is ended, those of the others are not."""
+    ENDED = "ended"
+    """All transactions are ended; the sink's marker does not say so."""
+    COMPLETE = "complete"
+    """The sink's marker says that the micro-batch is complete; Spark does not know."""
 
 
 Reached = Callable[[Point, int, int], None]

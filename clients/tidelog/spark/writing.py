@@ -11,16 +11,13 @@ from tidelog.clients.producer.sender import Failed
 from tidelog.clients.settings import ProducerSettings
 from tidelog.kernel.instant import ms
 from tidelog.spark.arrow import Encoder
+from tidelog.spark.fingerprint import Fingerprint
 from tidelog.spark.options import SinkOptions, Subscribed
 from tidelog.spark.planning import find_partitions
 from tidelog.spark.routing import Router
 from tidelog.spark.rows import gathered, written_columns
-from tidelog.spark.tasks import TaskInfo, Written
+from tidelog.spark.tasks import SinkError, TaskInfo, Written
 from tidelog.wire.errors import ErrorCode, Rejected
-
-
-class SinkError(Exception):
-    """Rows could not be written, or not in the way that was asked for."""
 
 
 def producer_settings(
@@ -42,7 +39,13 @@ def producer_settings(
 
 
 def write_rows(
-    client: Client, producer: Producer, options: SinkOptions, batches: Iterable[Any], *, first: int
+    client: Client,
+    producer: Producer,
+    options: SinkOptions,
+    batches: Iterable[Any],
+    *,
+    first: int,
+    fingerprint: Fingerprint | None = None,
 ) -> int:
     """Hand all rows to the producer, and wait until they are written; how many there were."""
     known: dict[str, int] = {}
@@ -58,6 +61,8 @@ def write_rows(
     rows = 0
     for batch in gathered(batches):
         columns = written_columns(batch, with_headers=options.with_headers)
+        if fingerprint is not None:
+            fingerprint.add(columns)
         now = time.time_ns() // 1_000_000
         for part in router.parts(columns):
             for one in encoder.encode(part.rows, now_ms=now):

@@ -1,0 +1,253 @@
+"""The driver's part of an exactly-once sink, and the reading of its markers, as plans.
+
+`exactly_once.py` runs them over real connections, tests over a simulated cluster.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tidelog.clients.admin.group_offsets import CommittedOffset, stable_offset
+from tidelog.clients.asking import Plan
+from tidelog.clients.cluster_view import ClusterView
+from tidelog.clients.failures import ClientError
+from tidelog.clients.producer.identity import init_producer_id
+from tidelog.clients.producer.sender import Identity
+from tidelog.clients.producer.transaction import (
+    Membership,
+    add_offsets,
+    commit_offsets,
+    end_transaction,
+)
+from tidelog.clients.together import Failure, results, together
+from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.spark.options import SinkOptions
+from tidelog.spark.sink_decisions import Batch, Decision, Rules, check_committed, decide
+from tidelog.spark.sink_markers import (
+    Ending,
+    PartMarker,
+    SinkMarker,
+    part_marker,
+    sink_marker,
+    sink_metadata,
+)
+from tidelog.spark.tasks import Point, Reached, SinkError, Written
+from tidelog.wire.errors import ErrorCode, Rejected
+
+_UNSTABLE_TRIES: Final = 4
+"""How often a marker is read that an open transaction may change, before that one is ended."""
+_TAKEN_OVER: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.PRODUCER_FENCED,
+    }
+)
+
+
+class Sink(NamedTuple):
+    """An exactly-once sink, as the cluster knows it."""
+
+    name: str
+    marker: TopicPartition
+    """Under which partition's name its groups keep their offsets; nothing is read from it."""
+
+    @classmethod
+    def of(cls, options: SinkOptions, query: str) -> "Sink":
+        """The one that these options and this query mean."""
+        assert options.marker_topic is not None, "checked with the options"
+        name = options.job_id or options.sink_id or query
+        if not name:
+            raise SinkError(
+                "an exactly-once sink needs a name here, for the query has no id: give it one with "
+                "tidelog.sink.id"
+            )
+        return cls(name, (options.marker_topic, Partition(0)))
+
+    def part(self, number: int) -> str:
+        """The group, and the transactional id, of one task; never another sink's name."""
+        return f"{self.name}/{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What the driver knows besides the messages of its tasks."""
+
+    sink: Sink
+    rules: Rules
+    batch: Batch
+    timeout_ms: int
+    """Of transactions."""
+    takes_epochs: bool
+    """Whether the cluster has version 2 of transactions."""
+    now_ms: int
+    reached: Reached
+
+    def reach(self, point: Point) -> None:
+        self.reached(point, self.batch.number, -1)
+
+
+def read_markers(
+    view: ClusterView, sink: Sink, part: int
+) -> Plan[tuple[PartMarker | None, SinkMarker | None]]:
+    """Of a part whose transactional id was just taken over, and of its sink, in one go."""
+    mine, whole = results(
+        (
+            yield from together(
+                [stable_offset(view, sink.part(part), sink.marker), _sink_offset(view, sink)]
+            )
+        )
+    )
+    return part_marker(mine), sink_marker(whole)
+
+
+def finish(view: ClusterView, work: Finish, messages: Sequence[Written | None]) -> Plan[None]:
+    """Commit what the tasks have written, once; SinkError where that is not possible.
+
+    Whoever finishes takes the sink's own transactional id over first. Any other driver's word that
+    it is about to end transactions is refused from then on; if it came before, it is read here.
+    """
+    sink, batch = work.sink, work.batch
+    me = yield from init_producer_id(view, sink.name, timeout_ms=work.timeout_ms)
+    known = sink_marker((yield from stable_offset(view, sink.name, sink.marker)))
+    decision = decide(work.rules, batch, messages, known)
+    if decision.is_complete:
+        yield from let_go(view, [sink.part(one.partition) for one in decision.open])
+        return
+    before = known or SinkMarker(batch.number)
+    if decision.open:
+        ending = SinkMarker(
+            batch.number,
+            batch.query,
+            before.parts,
+            before.last,
+            Ending(decision.rows, len(messages)),
+            is_whole=before.is_whole,
+        )
+        me = yield from _commit_markers(view, work, me, {sink.name: _said(ending)})
+        work.reach(Point.ENDING)
+        yield from _end_all(view, work, decision)
+    work.reach(Point.ENDED)
+    parts = max(len(messages), before.parts)
+    complete = SinkMarker(batch.number + 1, batch.query, parts, decision.rows)
+    kept = yield from _unused(view, sink, range(len(messages), parts))
+    yield from _commit_markers(view, work, me, {**kept, sink.name: _said(complete)})
+    work.reach(Point.COMPLETE)
+
+
+def let_go(view: ClusterView, names: Sequence[str]) -> Plan[list[Identity | Failure]]:
+    """Abort what is open under these transactional ids: it holds readers back until its time-out.
+    One that fails does not stop the others."""
+    return (yield from together([init_producer_id(view, name) for name in names]))
+
+
+class _Marker(NamedTuple):
+    offset: int
+    metadata: str
+
+
+def _said(marker: SinkMarker) -> _Marker:
+    return _Marker(marker.offset, sink_metadata(marker))
+
+
+def _sink_offset(view: ClusterView, sink: Sink) -> Plan[CommittedOffset | None]:
+    """A driver that died may have left a transaction open that changes the marker: then nobody
+    would learn it before its time-out. So it is ended, which also fences that driver."""
+    try:
+        return (yield from stable_offset(view, sink.name, sink.marker, tries=_UNSTABLE_TRIES))
+    except Rejected as error:
+        if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            raise
+    yield from init_producer_id(view, sink.name)
+    return (yield from stable_offset(view, sink.name, sink.marker))
+
+
+def _commit_markers(
+    view: ClusterView, work: Finish, me: Identity, markers: Mapping[str, _Marker]
+) -> Plan[Identity]:
+    """In a transaction of the sink's own id: refused where another driver has taken that over."""
+    sink, bumps = work.sink, work.takes_epochs
+    try:
+        for group, marker in markers.items():
+            if not bumps:
+                yield from add_offsets(view, sink.name, me, group)
+            member = Membership(group, metadata=marker.metadata)
+            offsets = {sink.marker: marker.offset}
+            yield from commit_offsets(view, sink.name, me, member, offsets, bumps=bumps)
+        return (yield from end_transaction(view, sink.name, me, committed=True, bumps=bumps))
+    except Rejected as error:
+        if error.code not in _TAKEN_OVER:
+            raise
+        raise SinkError(
+            f"{work.rules.name}: another driver has taken it over ({error.code.name}): let one "
+            f"query alone have this {work.rules.option}, and start it again"
+        ) from error
+
+
+def _end_all(view: ClusterView, work: Finish, decision: Decision) -> Plan[None]:
+    """The oldest first and alone: if its time is up, nothing is committed yet."""
+    oldest, others = decision.open[:1], decision.open[1:]
+    yield from _end(view, work, oldest)
+    if oldest and others:
+        work.reach(Point.BETWEEN)
+    yield from _end(view, work, others)
+
+
+def _end(view: ClusterView, work: Finish, parts: Sequence[Written]) -> Plan[None]:
+    ended = yield from together([_commit_part(view, one) for one in parts])
+    for one, outcome in zip(parts, ended, strict=True):
+        if isinstance(outcome, Rejected):
+            yield from _check_refused(view, work, one, outcome)
+        elif isinstance(outcome, ClientError):
+            raise outcome
+
+
+def _commit_part(view: ClusterView, part: Written) -> Plan[Identity]:
+    assert part.open is not None
+    name, identity, bumps = part.open.transaction
+    return (yield from end_transaction(view, name, identity, committed=True, bumps=bumps))
+
+
+def _check_refused(view: ClusterView, work: Finish, part: Written, refused: Rejected) -> Plan[None]:
+    """Of an end that was asked for twice the first may have been heard, and its answer lost."""
+    name = work.sink.part(part.partition)
+    because = _cause(work, part, name, refused)
+    try:
+        found = yield from stable_offset(view, name, work.sink.marker, tries=_UNSTABLE_TRIES)
+    except Rejected as error:
+        if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            raise
+        found = None  # another one's transaction is open: this one has come to nothing
+    check_committed(work.rules, work.batch.number, part, part_marker(found), because)
+
+
+def _cause(work: Finish, part: Written, name: str, refused: Rejected) -> str:
+    assert part.open is not None
+    code, passed = refused.code.name, work.now_ms - part.open.began_ms
+    if refused.code not in _TAKEN_OVER:
+        return code
+    if passed >= work.timeout_ms:
+        return (
+            f"{code}: kafka.transaction.timeout.ms={work.timeout_ms} is too short, since {passed} "
+            "ms passed between the start of the task and the end of all tasks; raise it (brokers "
+            "take up to transaction.max.timeout.ms), or have smaller micro-batches, and start the "
+            "query again"
+        )
+    return (
+        f"{code}: another attempt of this task, or another program, has taken transactional id "
+        f"{name} over; let one query alone have this {work.rules.option}, without speculative "
+        "execution, and start it again"
+    )
+
+
+def _unused(view: ClusterView, sink: Sink, parts: Sequence[int]) -> Plan[dict[str, _Marker]]:
+    """Markers of parts that this micro-batch did not need: they are committed again as they are,
+    so that the cluster remembers them as long as the others."""
+    names = [sink.part(number) for number in parts]
+    found = results((yield from together([stable_offset(view, one, sink.marker) for one in names])))
+    return {
+        name: _Marker(one.offset, one.metadata)
+        for name, one in zip(names, found, strict=True)
+        if one is not None
+    }

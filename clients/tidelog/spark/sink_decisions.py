@@ -1,0 +1,268 @@
+"""What an exactly-once sink does, given its markers and what its tasks say: without any I/O.
+
+A task asks `part_is_written`. The driver asks `decide` once all tasks have answered. Both refuse
+(`SinkError`) rather than guess: a refusal costs a user a look at the message, a wrong guess costs
+rows. `docs/exactly-once.md` has the states as a table.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.spark.sink_markers import PartMarker, Rows, SinkMarker
+from tidelog.spark.tasks import SinkError, TaskInfo, Total, Written
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the options say."""
+
+    sink: str
+    is_job: bool = False
+    """The sink is a batch write with tidelog.job.id."""
+    writes_without_marker: bool = False
+    """tidelog.sink.onMissingMarker=write."""
+    keeps_other_rows: bool = False
+    """tidelog.sink.onOtherRows=keep."""
+
+    @property
+    def name(self) -> str:
+        return f"{'job' if self.is_job else 'sink'} {self.sink}"
+
+    @property
+    def option(self) -> str:
+        return "tidelog.job.id" if self.is_job else "tidelog.sink.id"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch, as the driver knows it."""
+
+    query: str
+    number: int
+    plan: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the driver does with the transactions of a micro-batch."""
+
+    rows: Rows
+    is_complete: bool
+    """The sink's marker says so: nothing is to be committed, what is open is aborted."""
+    open: Sequence[Written]
+    """Parts whose transactions are open, the oldest first."""
+
+
+def part_is_written(
+    rules: Rules, task: TaskInfo, part: PartMarker | None, sink: SinkMarker | None
+) -> bool:
+    """Whether an earlier attempt has committed a task's rows; SinkError where they may neither be
+    written nor skipped."""
+    _check_query(rules, task.query, part, sink)
+    end = max(0 if part is None else part.offset, 0 if sink is None else sink.offset)
+    _check_age(rules, task.batch, end)
+    _check_old_job(rules, task.batch, part, sink)
+    if end == task.batch + 1:
+        return True
+    if part is None:
+        _check_remembered(rules, task, sink)
+    return False
+
+
+def decide(
+    rules: Rules, batch: Batch, messages: Sequence[Written | None], sink: SinkMarker | None
+) -> Decision:
+    """What becomes of the transactions of all tasks; SinkError where that cannot be known."""
+    done = _all_of(rules, batch, messages)
+    _check_query(rules, batch.query, None, sink)
+    _check_age(rules, batch.number, 0 if sink is None else sink.offset)
+    rows = Rows(batch.number, _sum(done), batch.plan)
+    is_complete = sink is not None and sink.offset == batch.number + 1
+    if is_complete:
+        assert sink is not None
+        _check_complete(rules, rows, done, sink)
+    else:
+        _check_parts(rules, batch.number, done, sink)
+    still_open = sorted((one for one in done if one.open is not None), key=_began)
+    return Decision(rows, is_complete, still_open)
+
+
+def whole_is_written(rules: Rules, batch: Batch, sink: SinkMarker | None) -> bool:
+    """Whether the micro-batch that the driver is about to write in one transaction is written;
+    then its rows must be compared (`check_same`)."""
+    _check_query(rules, batch.query, None, sink)
+    end = 0 if sink is None else sink.offset
+    _check_age(rules, batch.number, end)
+    _check_old_job(rules, batch.number, None, sink)
+    if end == batch.number + 1:
+        return True
+    if sink is None and batch.number > 0 and not (rules.is_job or rules.writes_without_marker):
+        raise _forgotten(rules, f"micro-batch {batch.number} is written")
+    if sink is not None and sink.is_ending(batch.number):
+        raise SinkError(
+            f"{rules.name}: micro-batch {batch.number} was begun with exactly-once, and some of "
+            "its tasks may be committed: finish it with tidelog.delivery=exactly-once, then switch "
+            "to exactly-once-atomic"
+        )
+    return False
+
+
+def check_same(rules: Rules, rows: Rows, sink: SinkMarker) -> None:
+    """Refuse a complete micro-batch that comes again with other rows."""
+    last = sink.last
+    if rules.keeps_other_rows or last is None:
+        return
+    is_same_plan = rows.plan is not None and rows.plan == last.plan
+    if not is_same_plan and not rows.total.is_same(last.total):
+        raise _other_rows(rules, rows.batch, f"micro-batch {rows.batch}", last.total, rows.total)
+
+
+def check_committed(
+    rules: Rules, batch: int, part: Written, marker: PartMarker | None, because: str
+) -> None:
+    """After the end of a part's transaction was refused: its marker tells whether that very
+    transaction is committed all the same. SinkError where it is not."""
+    if marker is not None and marker.offset == batch + 1:
+        if marker.total is None or marker.total.is_same(part.total):
+            return
+        raise SinkError(
+            f"{rules.name}: another attempt or program has written other rows as task "
+            f"{part.partition} of micro-batch {batch} ({because}): let one query alone have this "
+            f"{rules.option}, and start it again"
+        )
+    raise SinkError(
+        f"{rules.name}: task {part.partition} of micro-batch {batch} could not be committed "
+        f"({because})"
+    )
+
+
+def _all_of(rules: Rules, batch: Batch, messages: Sequence[Written | None]) -> list[Written]:
+    done = [one for one in messages if one is not None]
+    answered = sorted(one.partition for one in done)
+    if answered != list(range(len(messages))):
+        raise SinkError(
+            f"{rules.name}: of micro-batch {batch.number} only tasks {answered} say that they are "
+            f"done, of {len(messages)}: start the query again"
+        )
+    return done
+
+
+def _sum(done: Sequence[Written]) -> Total:
+    sums = [one.total.sum for one in done if one.total.sum is not None]
+    return Total(sum(one.total.rows for one in done), sum(sums) % (1 << 64))
+
+
+def _began(part: Written) -> int:
+    return 0 if part.open is None else part.open.began_ms
+
+
+def _check_query(
+    rules: Rules, query: str, part: PartMarker | None, sink: SinkMarker | None
+) -> None:
+    for marker in (part, sink):
+        if marker is not None and marker.query is not None and marker.query != query:
+            whose = f"query {marker.query}" if marker.query else "a batch write"
+            this = f"query {query}" if query else "a batch write"
+            raise SinkError(
+                f"{rules.name} belongs to {whose}, and this is {this}: give each checkpoint "
+                f"another {rules.option}, or go on with the checkpoint of the first one"
+            )
+
+
+def _check_age(rules: Rules, batch: int, end: int) -> None:
+    if end > batch + 1:
+        raise SinkError(
+            f"{rules.name}: micro-batch {end - 1} is written already, this is {batch}: the "
+            "checkpoint is older than the sink; go on with the newest checkpoint, or give the "
+            f"older one another {rules.option}, under which it writes all that it reads"
+        )
+
+
+def _check_old_job(
+    rules: Rules, batch: int, part: PartMarker | None, sink: SinkMarker | None
+) -> None:
+    """Earlier versions kept each write of a job as micro-batch 0, also in foreachBatch."""
+    is_old = (part is not None and part.is_old) or (sink is not None and sink.is_old)
+    if rules.is_job and batch > 0 and is_old:
+        raise SinkError(
+            f"{rules.name} was written by an earlier version of tidelog, which did not keep the "
+            "micro-batches of foreachBatch apart: give it another tidelog.job.id"
+        )
+
+
+def _check_remembered(rules: Rules, task: TaskInfo, sink: SinkMarker | None) -> None:
+    """A part without a marker is new, or the cluster has forgotten its marker. The latter matters
+    only where its rows of this micro-batch may be committed: where the driver had begun to end
+    transactions, or where the marker of the sink cannot tell."""
+    if task.batch == 0 or rules.is_job or rules.writes_without_marker:
+        return
+    if sink is not None:
+        may_be_committed = sink.is_old or sink.is_ending(task.batch)
+        if not may_be_committed or task.partition >= sink.parts:
+            return
+    raise _forgotten(rules, f"micro-batch {task.batch} is written by task {task.partition}")
+
+
+def _forgotten(rules: Rules, what: str) -> SinkError:
+    return SinkError(
+        f"{rules.name}: the cluster does not know any more whether {what}: it forgets offsets of "
+        "groups after offsets.retention.minutes, and with their topic; "
+        "tidelog.sink.onMissingMarker=write goes on, and may write one micro-batch twice"
+    )
+
+
+def _check_complete(rules: Rules, rows: Rows, done: Sequence[Written], sink: SinkMarker) -> None:
+    if sink.last is not None:
+        check_same(rules, rows, sink)
+    else:
+        _check_skipped(rules, rows.batch, done)
+
+
+def _check_parts(
+    rules: Rules, batch: int, done: Sequence[Written], sink: SinkMarker | None
+) -> None:
+    """Of a micro-batch of which some parts may be committed."""
+    ending = sink.ending if sink is not None and sink.is_ending(batch) else None
+    if ending is not None and ending.parts != len(done):
+        raise SinkError(
+            f"{rules.name}: micro-batch {batch} was partly committed by {ending.parts} tasks, and "
+            f"now has {len(done)}: have it cut into {ending.parts} tasks as before (the program, "
+            "minPartitions, maxRecordsPerPartition, tidelog.minOffsetsPerTask), and change that "
+            "once the query has ended a run in order"
+        )
+    lost = [one.partition for one in done if one.skipped and one.kept is None]
+    if lost:
+        raise SinkError(
+            f"{rules.name}: tasks {lost} found micro-batch {batch} written, and the marker that "
+            "said so is gone: another program changes the offsets of this sink; end it, and start "
+            "the query again"
+        )
+    _check_skipped(rules, batch, done)
+
+
+def _check_skipped(rules: Rules, batch: int, done: Sequence[Written]) -> None:
+    """Each skipped part had the rows that its marker speaks of."""
+    for one in done:
+        known = None if one.kept is None else one.kept.total
+        if known is None or rules.keeps_other_rows or one.total.is_same(known):
+            continue
+        what = f"task {one.partition} of micro-batch {batch}"
+        raise _other_rows(rules, batch, what, known, one.total)
+
+
+def _other_rows(rules: Rules, batch: int, what: str, known: Total, now: Total) -> SinkError:
+    rows = f"{known.rows} are written, this time there are {now.rows}"
+    if known.rows == now.rows:
+        rows = f"as many ({now.rows}), but others"
+    if rules.is_job and batch == 0:
+        return SinkError(
+            f"{rules.name} is written already, with other rows ({what}: {rows}): give other rows "
+            "another tidelog.job.id; tidelog.sink.onOtherRows=keep leaves what is written as it is"
+        )
+    return SinkError(
+        f"{rules.name}: {what} is written already, with other rows ({rows}): either the checkpoint "
+        f"is older than the sink (give it another {rules.option}), or the query does not compute "
+        "the same rows each time, as with rand() or limit without an order (have "
+        "tidelog.delivery=exactly-once-atomic for those); tidelog.sink.onOtherRows=keep goes on "
+        "with what is written"
+    )

@@ -1,0 +1,211 @@
+"""What can happen to an exactly-once sink while its driver ends the transactions of its tasks."""
+
+import signal
+
+import pytest
+
+from harness.cluster import Cluster, until
+from harness.spark_answers import changed_answers, lost, refused
+from harness.spark_plain import Place
+from harness.spark_stand import QUERY, Died, Stand, another_client, dies_at
+from harness.spark_tasks import ROWS, attempts, values_of
+from harness.transaction_raw import end_of
+from tidelog.clients.asking import Ask
+from tidelog.clients.producer.identity import init_producer_id
+from tidelog.spark.exactly_once import Committer
+from tidelog.spark.sink_decisions import Batch
+from tidelog.spark.tasks import Point, SinkError
+from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.k28_txn_offset_commit import API as TXN_OFFSET_COMMIT
+
+pytestmark = pytest.mark.slow
+
+VERSIONS = [1, 2]
+"""Of transactions: in the second each end takes an epoch."""
+
+
+@pytest.fixture(scope="module")
+def place(cluster: Cluster) -> Place:
+    return Place(cluster.bootstrap)
+
+
+@pytest.mark.parametrize("point", [Point.ENDING, Point.BETWEEN, Point.ENDED, Point.COMPLETE])
+def test_a_driver_that_dies_between_two_ends_is_followed_by_one_that_completes_them(
+    place: Place, point: Point
+) -> None:
+    stand = Stand(place)
+    for number in range(3):
+        stand.write(0, number)
+    with pytest.raises(Died):
+        stand.finish(0, reached=dies_at(point))
+    for number in range(3):
+        stand.write(0, number)
+    stand.finish(0)
+    stand.micro_batch(1, 2)
+    stand.holds((0, 0), (0, 1), (0, 2), (1, 0), (1, 1))
+
+
+def test_a_transaction_that_expires_before_its_end_fails_the_micro_batch(place: Place) -> None:
+    stand = Stand(place, kafka_transaction_timeout_ms="100")
+    stand.write(0, 0)
+    stand.write(0, 1, kafka_transaction_timeout_ms="60000")
+
+    def is_aborted() -> bool:
+        ends = [end_of(place.bootstrap, stand.topic, which, 0) for which in (0, 1)]
+        return ends[0] > ROWS and ends[0] == ends[1]
+
+    stand.write(0, 1, values=[])  # leaves the partitions to the other task
+    until(is_aborted, "the cluster has aborted the transaction", 60)
+    with pytest.raises(SinkError, match=r"kafka\.transaction\.timeout\.ms=100 is too short, since"):
+        stand.finish(0)
+    stand.holds()
+    stand.given["kafka_transaction_timeout_ms"] = "60000"
+    stand.micro_batch(0, 2)
+    stand.holds((0, 0), (0, 1))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_end_whose_answer_is_lost_is_asked_for_again(place: Place, version: int) -> None:
+    stand = Stand(place)
+    with changed_answers(place, version, lost, lost) as (client, network):
+        for number in (0, 1):
+            stand.write(0, number, client=client)
+        stand.finish(0, client=client)
+        assert network.asked == 4
+        stand.micro_batch(1, 2, client=client)
+    stand.holds((0, 0), (0, 1), (1, 0), (1, 1))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ],
+)
+def test_an_end_that_is_refused_has_happened_if_the_marker_says_so(
+    place: Place, version: int, code: ErrorCode
+) -> None:
+    stand = Stand(place)
+    with changed_answers(place, version, refused(code), refused(code)) as (client, _):
+        for number in (0, 1):
+            stand.write(0, number, client=client)
+        stand.finish(0, client=client)
+    stand.holds((0, 0), (0, 1))
+
+
+def test_an_end_that_is_refused_fails_the_micro_batch_if_the_marker_does_not_say_so(
+    place: Place,
+) -> None:
+    stand = Stand(place)
+    for number in (0, 1):
+        stand.write(0, number)
+    place.client.run(init_producer_id(place.client.view, stand.sink.part(1)))
+    with pytest.raises(SinkError, match="another attempt of this task, or another program, has t"):
+        stand.finish(0)
+    stand.said.clear()
+    assert stand.write(0, 0).skipped
+    assert not stand.write(0, 1).skipped
+    stand.finish(0)
+    stand.holds((0, 0), (0, 1))
+
+
+def test_an_attempt_that_wakes_before_the_end_fails_the_micro_batch_and_nothing_is_lost(
+    place: Place,
+) -> None:
+    stand = Stand(place)
+    for number in (0, 1):
+        stand.write(0, number)
+    said = stand.messages
+    with another_client(place) as zombie:
+        stand.write(0, 0, client=zombie, values=[b"a part of its rows"])
+        with pytest.raises(SinkError, match="another attempt of this task"):
+            Committer(place.client, stand.options(), stand.sink).finish(Batch(QUERY, 0), said)
+    stand.micro_batch(0, 2)
+    stand.holds((0, 0), (0, 1))
+
+
+def test_an_attempt_that_wakes_after_the_end_writes_nothing(place: Place) -> None:
+    stand = Stand(place)
+    stand.micro_batch(0, 2)
+    with another_client(place) as zombie:
+        assert stand.write(0, 0, client=zombie).skipped
+    stand.said.clear()
+    stand.micro_batch(1, 2)
+    stand.holds((0, 0), (0, 1), (1, 0), (1, 1))
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3])
+def test_a_driver_that_wakes_after_another_one_has_finished_commits_nothing(
+    place: Place, tasks: int
+) -> None:
+    """Also where the other one has fewer tasks: it takes the sink's own id over as well. The first
+    driver sleeps when it has read the sink's marker, and is about to say that it ends."""
+    stand = Stand(place)
+    for number in (0, 1):
+        stand.write(0, number)
+    said, rows = stand.messages, [*values_of(0, 0), *values_of(0, 1)]
+    with another_client(place) as awake, changed_answers(place, 2) as (client, network):
+
+        def sleep(ask: Ask) -> None:
+            if ask.api is TXN_OFFSET_COMMIT:
+                network.before = lambda _ask: None
+                stand.said.clear()
+                for number in range(tasks):
+                    stand.write(0, number, values=rows[number::tasks], client=awake)
+                stand.finish(0, client=awake)
+
+        network.before = sleep
+        with pytest.raises(SinkError, match="another driver has taken it over"):
+            Committer(client, stand.options(), stand.sink).finish(Batch(QUERY, 0), said)
+    stand.holds((0, 0), (0, 1))
+
+
+def test_another_number_of_tasks_after_an_interrupted_end_is_refused(place: Place) -> None:
+    stand = Stand(place)
+    for number in range(3):
+        stand.write(0, number)
+    with pytest.raises(Died):
+        stand.finish(0, reached=dies_at(Point.BETWEEN))
+    stand.said.clear()
+    for number in (0, 1):
+        stand.write(0, number)
+    with pytest.raises(SinkError, match="was partly committed by 3 tasks, and now has 2"):
+        stand.finish(0)
+    stand.micro_batch(0, 3)
+    stand.holds((0, 0), (0, 1), (0, 2))
+
+
+def test_an_interrupted_end_is_finished_before_the_delivery_is_switched(place: Place) -> None:
+    stand = Stand(place)
+    for number in (0, 1):
+        stand.write(0, number)
+    with pytest.raises(Died):
+        stand.finish(0, reached=dies_at(Point.BETWEEN))
+    with pytest.raises(SinkError, match=r"finish it with tidelog\.delivery=exactly-once"):
+        stand.write_whole(0, b"all")
+    stand.micro_batch(0, 2)
+    assert stand.write_whole(1, b"whole").rows == 1
+    stand.micro_batch(2, 2)
+    tasks = [(0, 0), (0, 1), (2, 0), (2, 1)]
+    stand.holds_values([b"whole", *(value for task in tasks for value in values_of(*task))])
+
+
+@pytest.mark.parametrize("point", [Point.BEFORE, Point.MID, Point.AFTER])
+def test_a_driver_that_dies_writing_a_whole_micro_batch_is_followed_by_tasks(
+    place: Place, point: Point
+) -> None:
+    """It leaves a transaction of the sink's own id open, which the tasks or the driver end."""
+    stand = Stand(place)
+    stand.write_whole(0, b"zero")
+    options = {name.replace("_", "."): value for name, value in stand.given.items()}
+    options["tidelog.delivery"] = "exactly-once-atomic"
+    with attempts({"kafka.bootstrap.servers": place.bootstrap, **options}, QUERY) as play:
+        assert play.whole(1, point.value) == {"signal": signal.SIGKILL}
+    is_there = point is Point.AFTER
+    assert [stand.write(1, number).skipped for number in (0, 1)] == [is_there, is_there]
+    stand.finish(1)
+    stand.holds_values([b"zero", *values_of(1, 0), *values_of(1, 1)])

@@ -1,0 +1,239 @@
+"""What an exactly-once sink decides, given its markers and what its tasks say."""
+
+import pytest
+
+from tidelog.clients.producer.sender import Identity
+from tidelog.clients.producer.transactional import OpenTransaction
+from tidelog.spark.sink_decisions import (
+    Batch,
+    Rules,
+    check_committed,
+    check_same,
+    decide,
+    part_is_written,
+    whole_is_written,
+)
+from tidelog.spark.sink_markers import Ending, PartMarker, Rows, SinkMarker
+from tidelog.spark.tasks import Kept, Open, SinkError, TaskInfo, Total, Written
+
+RULES = Rules("s")
+JOB = Rules("j", is_job=True)
+KEEPS = Rules("s", keeps_other_rows=True)
+FORGETS = Rules("s", writes_without_marker=True)
+N = 7
+MINE = Total(5, 11)
+OTHER = Total(5, 12)
+OLD = Total(5, None)
+
+
+def task(part: int = 0, batch: int = N, query: str = "q") -> TaskInfo:
+    return TaskInfo(query, batch, part)
+
+
+def opened(part: int, began_ms: int = 0, total: Total = MINE) -> Written:
+    transaction = OpenTransaction(f"s/{part}", Identity(part, 0), takes_epochs=True)
+    return Written(part, total.rows, total=total, open=Open(transaction, began_ms))
+
+
+def skipped(part: int, kept: Total | None = MINE, total: Total = MINE) -> Written:
+    return Written(part, 0, skipped=True, total=total, kept=Kept(kept))
+
+
+def complete(batch: int, total: Total = MINE, plan: str | None = None) -> SinkMarker:
+    return SinkMarker(batch + 1, "q", 2, Rows(batch, total, plan))
+
+
+def ending(batch: int, parts: int = 2, known: int = 2) -> SinkMarker:
+    return SinkMarker(batch, "q", known, Rows(batch - 1, MINE), Ending(Rows(batch, MINE), parts))
+
+
+class TestATask:
+    @pytest.mark.parametrize(
+        ("part", "sink", "is_written"),
+        [
+            (PartMarker(N, "q", MINE), complete(N - 1), False),
+            (PartMarker(N + 1, "q", MINE), ending(N), True),
+            (PartMarker(N, "q", MINE), ending(N), False),
+            (PartMarker(N + 1, "q", MINE), None, True),
+            # The sink's own marker counts where it is ahead, as after exactly-once-atomic.
+            (PartMarker(3, "q", MINE), complete(N), True),
+            (None, complete(N), True),
+            (None, complete(N - 1), False),
+        ],
+    )
+    def test_is_skipped_if_either_marker_says_that_its_rows_are_there(
+        self, part: PartMarker | None, sink: SinkMarker | None, *, is_written: bool
+    ) -> None:
+        assert part_is_written(RULES, task(), part, sink) is is_written
+
+    def test_of_a_new_sink_is_written(self) -> None:
+        assert not part_is_written(RULES, task(batch=0), None, None)
+
+    @pytest.mark.parametrize(
+        ("part", "sink"),
+        [(PartMarker(N + 2, "q", MINE), None), (None, complete(N + 1)), (None, ending(N + 2))],
+    )
+    def test_of_an_older_checkpoint_is_refused(
+        self, part: PartMarker | None, sink: SinkMarker | None
+    ) -> None:
+        with pytest.raises(SinkError, match="the checkpoint is older than the sink"):
+            part_is_written(RULES, task(), part, sink)
+
+    @pytest.mark.parametrize("batch", [N - 1, N, N + 1])
+    def test_of_another_query_is_refused_whatever_the_number(self, batch: int) -> None:
+        for part, sink in ((PartMarker(N, "p", MINE), None), (None, complete(N - 1))):
+            with pytest.raises(SinkError, match="and this is query other"):
+                part_is_written(RULES, task(batch=batch, query="other"), part, sink)
+
+    @pytest.mark.parametrize(
+        ("sink", "part", "is_refused"),
+        [
+            (None, 0, True),
+            (complete(N - 1), 0, False),
+            (complete(3), 0, False),
+            (ending(N), 1, True),
+            (ending(N, parts=3, known=2), 2, False),
+            (SinkMarker(N, None, 2, is_old=True), 1, True),
+            (SinkMarker(N, None, 2, is_old=True), 2, False),
+        ],
+    )
+    def test_without_a_marker_is_refused_where_its_rows_may_be_committed(
+        self, sink: SinkMarker | None, part: int, *, is_refused: bool
+    ) -> None:
+        if is_refused:
+            with pytest.raises(SinkError, match=f"is written by task {part}"):
+                part_is_written(RULES, task(part), None, sink)
+        else:
+            assert not part_is_written(RULES, task(part), None, sink)
+        assert not part_is_written(FORGETS, task(part), None, sink)
+
+    def test_of_a_job_needs_no_marker_of_an_earlier_micro_batch(self) -> None:
+        assert not part_is_written(JOB, task(), None, None)
+        assert not part_is_written(JOB, task(), PartMarker(3, "q", MINE), complete(2))
+
+    @pytest.mark.parametrize(
+        ("part", "sink"),
+        [(PartMarker(1, "q", OLD), None), (None, SinkMarker(1, None, 1, is_old=True))],
+    )
+    def test_of_a_job_that_an_earlier_version_wrote_in_foreach_batch_is_refused(
+        self, part: PartMarker | None, sink: SinkMarker | None
+    ) -> None:
+        with pytest.raises(SinkError, match=r"give it another tidelog\.job\.id"):
+            part_is_written(JOB, task(), part, sink)
+        assert part_is_written(JOB, task(batch=0), part, sink)
+
+
+class TestADriver:
+    def test_ends_what_is_open_the_oldest_first(self) -> None:
+        parts = [opened(0, 30), opened(1, 10), opened(2, 20)]
+        found = decide(RULES, Batch("q", N, "d"), parts, complete(N - 1))
+        assert [one.partition for one in found.open] == [1, 2, 0]
+        assert found.rows == Rows(N, Total(15, 33), "d")
+        assert not found.is_complete
+
+    @pytest.mark.parametrize("messages", [[None], [opened(0), None], [opened(1), opened(1)]])
+    def test_waits_for_all_tasks(self, messages: list[Written | None]) -> None:
+        with pytest.raises(SinkError, match="say that they are done"):
+            decide(RULES, Batch("q", N), messages, complete(N - 1))
+
+    def test_adds_fingerprints_up_without_an_end(self) -> None:
+        large = Total(1, (1 << 64) - 1)
+        found = decide(RULES, Batch("q", 0), [opened(0, total=large), opened(1)], None)
+        assert found.rows.total == Total(6, 10)
+
+    @pytest.mark.parametrize(
+        ("known", "plan", "is_refused"),
+        [
+            (complete(N), None, False),
+            (complete(N, OTHER), None, True),
+            (complete(N, OTHER, "d"), "d", False),
+            (complete(N, OTHER, "d"), "e", True),
+            (complete(N, MINE, "d"), "e", False),
+            (complete(N, Total(4, 11)), None, True),
+            (SinkMarker(N + 1, None, 1, Rows(N, OLD), is_old=True), None, False),
+        ],
+    )
+    def test_accepts_a_complete_micro_batch_with_the_same_plan_or_the_same_rows(
+        self, known: SinkMarker, plan: str | None, *, is_refused: bool
+    ) -> None:
+        batch, parts = Batch("q", N, plan), [skipped(0, None)]
+        if is_refused:
+            with pytest.raises(SinkError, match="is written already, with other rows"):
+                decide(RULES, batch, parts, known)
+        else:
+            assert decide(RULES, batch, parts, known).is_complete
+        assert decide(KEEPS, batch, parts, known).is_complete
+
+    def test_aborts_what_is_open_of_a_complete_micro_batch(self) -> None:
+        found = decide(RULES, Batch("q", N), [opened(0)], complete(N))
+        assert found.is_complete
+        assert [one.partition for one in found.open] == [0]
+
+    def test_compares_the_tasks_of_a_complete_micro_batch_of_an_earlier_version(self) -> None:
+        known = SinkMarker(N + 1, None, 1, is_old=True)
+        assert decide(RULES, Batch("q", N), [skipped(0, OLD)], known).is_complete
+        with pytest.raises(SinkError, match="5 are written, this time there are 4"):
+            decide(RULES, Batch("q", N), [skipped(0, OLD, Total(4, 1))], known)
+
+    def test_goes_on_where_another_one_had_begun_to_end(self) -> None:
+        found = decide(RULES, Batch("q", N), [skipped(0), opened(1)], ending(N))
+        assert [one.partition for one in found.open] == [1]
+
+    @pytest.mark.parametrize("tasks", [1, 3])
+    def test_refuses_another_number_of_tasks_then(self, tasks: int) -> None:
+        parts = [opened(number) for number in range(tasks)]
+        for rules in (RULES, KEEPS):
+            with pytest.raises(SinkError, match=f"by 2 tasks, and now has {tasks}"):
+                decide(rules, Batch("q", N), parts, ending(N))
+
+    @pytest.mark.parametrize("known", [ending(N), complete(N - 1), None])
+    def test_refuses_a_skipped_task_that_had_other_rows(self, known: SinkMarker | None) -> None:
+        parts = [skipped(0, total=OTHER), opened(1)]
+        with pytest.raises(SinkError, match=r"as many \(5\), but others"):
+            decide(RULES, Batch("q", N), parts, known)
+        assert not decide(KEEPS, Batch("q", N), parts, known).is_complete
+
+    def test_refuses_a_skipped_task_whose_marker_is_gone(self) -> None:
+        part = Written(0, 0, skipped=True, total=MINE)
+        with pytest.raises(SinkError, match="the marker that said so is gone"):
+            decide(KEEPS, Batch("q", N), [part], complete(N - 1))
+
+    def test_refuses_another_query_and_an_older_checkpoint(self) -> None:
+        with pytest.raises(SinkError, match="and this is query other"):
+            decide(RULES, Batch("other", N), [opened(0)], complete(N - 1))
+        with pytest.raises(SinkError, match="the checkpoint is older than the sink"):
+            decide(RULES, Batch("q", N), [opened(0)], complete(N + 1))
+
+    def test_believes_a_marker_that_says_that_a_refused_end_has_happened(self) -> None:
+        part = opened(0)
+        for total in (MINE, OLD, None):
+            check_committed(RULES, N, part, PartMarker(N + 1, "q", total), "REFUSED")
+        for marker in (None, PartMarker(N, "q", MINE)):
+            with pytest.raises(SinkError, match=r"could not be committed \(REFUSED\)"):
+                check_committed(RULES, N, part, marker, "REFUSED")
+        with pytest.raises(SinkError, match="has written other rows as task 0"):
+            check_committed(RULES, N, part, PartMarker(N + 1, "q", OTHER), "REFUSED")
+
+
+class TestAMicroBatchInOneTransaction:
+    def test_is_written_unless_the_marker_says_that_it_is(self) -> None:
+        assert whole_is_written(RULES, Batch("q", N), complete(N))
+        assert not whole_is_written(RULES, Batch("q", N), complete(N - 1))
+        assert not whole_is_written(RULES, Batch("q", 0), None)
+        assert not whole_is_written(RULES, Batch("q", N + 1), ending(N))
+
+    def test_is_refused_where_tasks_have_begun_it(self) -> None:
+        with pytest.raises(SinkError, match=r"finish it with tidelog\.delivery=exactly-once"):
+            whole_is_written(RULES, Batch("q", N), ending(N))
+
+    def test_is_refused_where_the_marker_was_forgotten(self) -> None:
+        with pytest.raises(SinkError, match="does not know any more"):
+            whole_is_written(RULES, Batch("q", N), None)
+        assert not whole_is_written(FORGETS, Batch("q", N), None)
+        assert not whole_is_written(JOB, Batch("q", N), None)
+
+    def test_is_refused_if_it_comes_again_with_other_rows(self) -> None:
+        check_same(RULES, Rows(N, OTHER, "d"), complete(N, MINE, "d"))
+        check_same(KEEPS, Rows(N, OTHER), complete(N))
+        with pytest.raises(SinkError, match="exactly-once-atomic for those"):
+            check_same(RULES, Rows(N, OTHER), complete(N))
