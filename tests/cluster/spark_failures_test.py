@@ -48,6 +48,7 @@ def test_what_is_committed_when_the_input_of_the_sink_fails(
     for kind in ("retried", "worker"):
         assert (kind, found[kind]["said"], found[kind]["failed"]) == (kind, "", ALL)
         assert (kind, found[kind]["done"]) == (kind, ALL)
+    assert all(found[kind]["plan"] for kind in ("udf", "innocent", "sql", "retried", "worker"))
     assert found["stopped"] == {"failed": NOTHING, "again": "", "done": ALL}
     job = found["job"]
     assert job["said"]

@@ -21,7 +21,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from harness.cluster import until
 from harness.spark_plain import Place
 from harness.transaction_raw import end_of
+from tidelog.clients.admin.group_offsets import stable_offset
+from tidelog.kernel.ids import Partition
+from tidelog.spark.checkpoints import query_id
 from tidelog.spark.sessions import read_stream, session
+from tidelog.spark.sink_markers import sink_marker
 
 ROWS = 6_000
 """In two partitions; the last one of partition 1 is where it fails."""
@@ -136,7 +140,7 @@ class Program:
         self._let_go(sink)
         flag.unlink(missing_ok=True)
         again = self._run(self._query(name, sink, trouble(str(flag))))
-        return {**found, "again": again, "done": self._seen(sink)}
+        return {**found, "again": again, "done": self._seen(sink), "plan": self._plan(name, sink)}
 
     def stopped(self) -> dict[str, Any]:
         """A stream that is stopped in the middle of its micro-batch, and then started again."""
@@ -228,6 +232,13 @@ class Program:
         """How many rows readers of committed records find, and how many different ones."""
         values = self.place.values(subscribe=sink, kafka_isolation_level="read_committed")
         return [len(values), len(set(values))]
+
+    def _plan(self, name: str, sink: str) -> bool:
+        """Whether the sink's marker says which plan of Spark it is about."""
+        query = query_id(str(self.folder / f"checkpoint-{name}"))
+        client = self.place.client
+        marker = sink_marker(client.run(stable_offset(client.view, query, (sink, Partition(0)))))
+        return marker is not None and marker.last is not None and marker.last.plan is not None
 
     def _let_go(self, sink: str) -> None:
         """No open transaction holds readers back. Tasks that were told to end may still be about to
