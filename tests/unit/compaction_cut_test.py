@@ -320,3 +320,26 @@ def cut_without_descriptors(monkeypatch: pytest.MonkeyPatch, number: int, cut_af
         compact(place.logs, log, on_loop=on_loop)
         cut()
     return place
+
+
+@pytest.mark.parametrize("offset", [2, 4])
+def test_a_cut_that_lacked_a_descriptor_is_durable_before_an_append_behind_a_new_start(
+    monkeypatch: pytest.MonkeyPatch, offset: int
+) -> None:
+    """The new start writes the epochs. That does not pass for the sync that the cut still owes."""
+    for draw in range(20):
+        place = Place()
+        log = place.log
+        with monkeypatch.context() as patch:
+            patch.setattr(log.directory, "syncable", no_descriptor)
+            with pytest.raises(OSError, match="too many open files"):
+                log.truncate_to(offset)
+        end = log.end
+        log.advance_start(1)
+        append(log, [(b"new", b"4")])
+        rows = records_of(place.start_again(power=True, rng=Random(draw)))
+        assert [row for row in rows if row.offset >= end and row.key != b"new"] == []
+
+
+def no_descriptor(_name: str) -> None:
+    raise OSError(errno.EMFILE, "too many open files")

@@ -281,7 +281,8 @@ class Log:
     def _write_epochs(self) -> None:
         self._epochs_unwritten = True  # also where the disk is full
         self._directory.replace(EPOCHS_NAME, self._epochs.encode(), durable=False)
-        self._epochs_unwritten = False
+        # As long as a cut is not durable, the next append must still come by `_write_owed`.
+        self._epochs_unwritten = self._unflushed.owes_cut
         self._unflushed.note_epochs()
 
     # -- roll

@@ -30,6 +30,11 @@ class Unflushed:
         self._cut: Segment | None = None
         """It was cut, and the old bytes may still come back, for their sync failed."""
 
+    @property
+    def owes_cut(self) -> bool:
+        """Whether the last cut is not known to be durable, for its sync failed."""
+        return self._cut is not None
+
     def note_epochs(self) -> None:
         self.epochs = self.names = True
 
