@@ -11,6 +11,7 @@ from tidelog.kernel import limits
 from tidelog.kernel.ids import Partition
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k00_produce, k01_fetch
+from tidelog.wire.metadata_records import TopicDeleted
 from tidelog.wire.records import Record, build_batch
 
 WIDE = 2 * limits.ROWS_PER_STEP + 1
@@ -142,3 +143,83 @@ def test_a_client_that_leaves_in_the_middle_keeps_no_file_open(bench: GroupBench
     asked.client.session.abandon()
     turns(bench)
     assert pinned(bench) == 0
+
+
+# -- what comes while a wide fetch is being looked at
+
+
+def started_to_wait(bench: GroupBench, **fields: Any) -> Asked:
+    """A fetch that may wait, of which only the first part has been looked at."""
+    bench.topic("many", WIDE)
+    asked = start(bench, "many", range(WIDE), max_wait_ms=60_000, **fields)
+    for _ in range(WIDE // limits.ROWS_PER_STEP + 2):  # it is merged, and nothing was forgotten
+        step(bench)
+    assert asked.answer() is None
+    return asked
+
+
+def step(bench: GroupBench) -> None:
+    assert bench.aside
+    bench.aside.pop(0)()
+
+
+def first_row(asked: Asked) -> Any:
+    answer = asked.answer()
+    assert answer is not None, "it waits on, though there is enough"
+    return answer.responses[0].partitions[0]
+
+
+@pytest.mark.parametrize("isolation", [0, 1], ids=["uncommitted", "committed"])
+@pytest.mark.parametrize("steps", range(7))
+def test_a_record_that_comes_between_two_parts_ends_the_wait(
+    bench: GroupBench, steps: int, isolation: int
+) -> None:
+    bench.topic("many", WIDE)
+    asked = start(bench, "many", range(WIDE), max_wait_ms=60_000, isolation_level=isolation)
+    for _ in range(steps):
+        step(bench)
+    assert asked.answer() is None
+    put(bench, "many")
+    turns(bench)
+    assert has_record(first_row(asked))
+
+
+def test_records_that_come_before_and_between_the_parts_count_together(bench: GroupBench) -> None:
+    bench.topic("many", WIDE)
+    put(bench, "many")
+    (row,) = bench.ask(k01_fetch.API, 11, request_of("many", [0])).responses[0].partitions
+    asked = start(bench, "many", range(WIDE), max_wait_ms=60_000, min_bytes=2 * len(row.records))
+    for _ in range(5):
+        step(bench)
+    put(bench, "many")
+    turns(bench)
+    assert len(first_row(asked).records) == 2 * len(row.records)
+
+
+def test_too_few_bytes_between_two_parts_do_not_end_the_wait(bench: GroupBench) -> None:
+    asked = started_to_wait(bench, min_bytes=10_000)
+    put(bench, "many")
+    turns(bench)
+    assert asked.answer() is None
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_topic_that_is_deleted_between_two_parts_ends_the_wait(
+    bench: GroupBench, steps: int
+) -> None:
+    asked = started_to_wait(bench)
+    for _ in range(steps):
+        if bench.aside:
+            step(bench)
+    bench.replay(TopicDeleted(bench.image.names["many"].id))
+    turns(bench)
+    answer = asked.answer()
+    assert answer is not None, "it waits for a topic that is gone"
+    assert codes(answer)[-1] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_client_that_leaves_between_two_parts_leaves_no_waiter(bench: GroupBench) -> None:
+    asked = started_to_wait(bench)
+    asked.client.session.abandon()
+    turns(bench)
+    assert bench.broker.waiting.count == 0

@@ -9,7 +9,7 @@ followers (replication does not use this API).
 """
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -360,20 +360,27 @@ def _refusal(want: Want, code: ErrorCode) -> PartitionData:
 def _wait(look: _Look, found: Mapping[TopicPartition, _Row]) -> None:
     """Look again when enough bytes have come, or the time is up."""
     plan = look.plan
-    call, request = plan.call, plan.request
-    call.unpin()
-
-    def wake(_now: Instant) -> None:
-        if not call.abandoned:
-            answer = _again(plan)
-            if answer is not None:
-                call.answer(answer)
-
-    deadline = Instant(call.now + ms(min(request.max_wait_ms, _WAIT_MS_MAX)))
-    waiter = Waiter(tuple(found), deadline, wake, missing=request.min_bytes - look.size)
+    plan.call.unpin()
+    waiter = _waiter(plan, partial(_wake, plan))
+    waiter.keys = tuple(found)
+    waiter.missing -= look.size
     if plan.committed:
-        waiter.grown = _Decided(call, found).grown
-    call.park(waiter)
+        waiter.grown = _Decided(plan.call, found).grown
+    plan.call.park(waiter)
+
+
+def _waiter(plan: _Plan, wake: Callable[[Instant], None]) -> Waiter:
+    """One that does not know yet what it waits for."""
+    call, request = plan.call, plan.request
+    deadline = Instant(call.now + ms(min(request.max_wait_ms, _WAIT_MS_MAX)))
+    return Waiter((), deadline, wake, missing=request.min_bytes)
+
+
+def _wake(plan: _Plan, _now: Instant) -> None:
+    if not plan.call.abandoned:
+        answer = _again(plan)
+        if answer is not None:
+            plan.call.answer(answer)
 
 
 def _again(plan: _Plan) -> object | None:
@@ -392,8 +399,14 @@ class _Decided:
 
     def __init__(self, call: Call, found: Mapping[TopicPartition, _Row]) -> None:
         self._call = call
-        self._wants = {key: want for key, (want, _) in found.items()}
-        self._counted = {key: len(row.records or b"") for key, (_, row) in found.items()}
+        self._wants: dict[TopicPartition, Want] = {}
+        self._counted: dict[TopicPartition, int] = {}
+        self.add(found)
+
+    def add(self, found: Mapping[TopicPartition, _Row]) -> None:
+        """Count these partitions too, from what was just found in them."""
+        for key, (want, row) in found.items():
+            self._wants[key], self._counted[key] = want, len(row.records or b"")
 
     def grown(self, key: TopicPartition) -> int:
         """How many more these are of a partition, since this was asked last."""
@@ -487,41 +500,85 @@ def _fetched_in_parts(call: Call, request: FetchRequest) -> Parts:
     return (yield from _served_in_parts(plan))
 
 
+class _EarlyWaiter:
+    """Waits for partitions from the turn on in which each is looked at. If the fetch were parked
+    after its last part, whatever came between two parts would not wake it."""
+
+    def __init__(self, plan: _Plan) -> None:
+        self._plan = plan
+        self._waiting = plan.call.broker.waiting
+        self._waiter = _waiter(plan, _note_only)
+        self._decided = _Decided(plan.call, {})
+        if plan.committed:
+            self._waiter.grown = self._decided.grown
+        plan.call.park(self._waiter)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is enough by now, or something has happened to one of the partitions."""
+        return self._waiter.done or self._waiter.missing <= 0
+
+    def looked_at(self, rows: Sequence[_Row]) -> None:
+        if self.is_due:
+            return
+        found = _keys(self._plan.call, rows)
+        self._decided.add(found)
+        self._waiter.missing -= sum(len(row.records or b"") for _, row in rows)
+        self._waiting.wait_also(self._waiter, found)
+
+    def go_on(self) -> None:
+        """All parts are looked at: from now on the fetch is answered when the waiter wakes."""
+        self._waiter.wake = partial(_wake, self._plan)
+
+    def end(self) -> None:
+        self._waiting.cancel(self._waiter)
+
+
+def _note_only(_now: Instant) -> None:
+    """The waiter is done, which the last part of the fetch finds out."""
+
+
 def _served_in_parts(plan: _Plan) -> Parts:
+    waiter = _EarlyWaiter(plan)
     try:
-        look = yield from _looked_in_parts(plan)
+        look = yield from _looked_in_parts(plan, waiter.looked_at)
         if look.is_enough:
+            waiter.end()
             return (yield from _shaped_in_parts(look))
-        found: dict[TopicPartition, _Row] = {}
-        for rows in in_turns(look.rows):
-            found.update(_keys(plan.call, rows))
-            yield None
     except BaseException:
+        waiter.end()
         plan.call.unpin()
         raise
-    _wait(look, found)
+    plan.call.unpin()
+    if waiter.is_due:
+        waiter.end()
+        return (yield from _answered_in_parts(plan))
+    waiter.go_on()
     return None
 
 
 def _answered_in_parts(plan: _Plan) -> Parts:
     """As `_served_in_parts`, after the time to wait is over."""
     try:
-        look = yield from _looked_in_parts(plan)
+        look = yield from _looked_in_parts(plan, lambda _rows: None)
         return (yield from _shaped_in_parts(look))
     except BaseException:
         plan.call.unpin()
         raise
 
 
-def _looked_in_parts(plan: _Plan) -> Parting[_Look]:
+def _looked_in_parts(plan: _Plan, looked_at: Callable[[Sequence[_Row]], None]) -> Parting[_Look]:
     """Files of which bytes were found stay open until they are sent, or the call lets them go."""
     look = _Look(plan)
     for wants in in_turns(plan.wants):
         at = len(look.rows)
         look.at(wants)
-        for _, row in look.rows[at:]:
+        rows = look.rows[at:]
+        for _, row in rows:
             if isinstance(row.records, FileSlice):
                 plan.call.pin(row.records.file)
+        if not look.is_enough:
+            looked_at(rows)
         yield None
     return look
 

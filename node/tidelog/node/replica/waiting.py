@@ -70,6 +70,15 @@ class Waiting:
             self._by_deadline = [entry for entry in self._by_deadline if not entry[2].done]
             heapq.heapify(self._by_deadline)
 
+    def wait_also(self, waiter: Waiter, keys: Iterable[TopicPartition]) -> None:
+        """Have a parked waiter wait for more partitions."""
+        if waiter.done:
+            return
+        more = [key for key in keys if waiter not in self._by_key.get(key, ())]
+        for key in more:
+            self._by_key.setdefault(key, {})[waiter] = None
+        waiter.keys = (*waiter.keys, *more)
+
     def cancel(self, waiter: Waiter) -> None:
         """Nobody wants its answer any more."""
         if not waiter.done:
