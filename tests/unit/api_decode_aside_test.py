@@ -206,3 +206,25 @@ def test_many_unknown_topics_are_told_of(bench: Bench) -> None:
     turns(bench)
     assert bench.threads == 2
     assert len(asked.answer().topics) == MANY
+
+
+def test_a_wide_fetch_that_waits_leaves_its_memory_to_the_requests_of_others(bench: Bench) -> None:
+    """It may wait for five minutes. A few of them would keep everybody else from sending."""
+    bench.topic("wide", MANY)
+    rows = [
+        k01_fetch.FetchPartition(partition=at, fetch_offset=0, partition_max_bytes=1)
+        for at in range(MANY)
+    ]
+    topic = k01_fetch.FetchTopic(topic="wide", partitions=rows)
+    request = k01_fetch.FetchRequest(
+        max_wait_ms=300_000, min_bytes=1, session_epoch=-1, topics=[topic]
+    )
+    asked = bench.start_asking(k01_fetch.API, 11, request)
+    turns(bench)
+    assert bench.broker.waiting.count == 1
+    assert bench.broker.received.kept == 0
+    assert asked.client.session.on_end == []
+    batch = build_batch([Record(0, 1_000, b"", b"")])
+    bench.begin(FakeClient(), k00_produce.API, 9, produce_request("wide", batch))
+    turns(bench)
+    assert len(asked.answer().responses[0].partitions) == MANY

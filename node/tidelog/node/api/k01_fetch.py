@@ -51,6 +51,7 @@ _BY_ID_VERSION: Final = 13
 _HINTS_VERSION: Final = 16
 _READ_COMMITTED: Final = 1
 _NOTHING: Final = b""
+_NO_FRAME: Final = memoryview(b"")
 _WAIT_MS_MAX: Final = 300_000
 _NARROW_BYTES: Final = 4 * limits.ROWS_PER_STEP
 """A request takes as many to name more partitions than fit into a turn."""
@@ -360,7 +361,7 @@ def _refusal(want: Want, code: ErrorCode) -> PartitionData:
 def _wait(look: _Look, found: Mapping[TopicPartition, _Row]) -> None:
     """Look again when enough bytes have come, or the time is up."""
     plan = look.plan
-    plan.call.unpin()
+    _let_go(plan)
     waiter = _waiter(plan, partial(_wake, plan))
     waiter.keys = tuple(found)
     waiter.missing -= look.size
@@ -374,6 +375,15 @@ def _waiter(plan: _Plan, wake: Callable[[Instant], None]) -> Waiter:
     call, request = plan.call, plan.request
     deadline = Instant(call.now + ms(min(request.max_wait_ms, _WAIT_MS_MAX)))
     return Waiter((), deadline, wake, missing=request.min_bytes)
+
+
+def _let_go(plan: _Plan) -> None:
+    """Before a wait, give back the memory of a request that was copied: the plan has what it needs.
+    A few large ones that wait would else take all the memory that others need to send theirs."""
+    plan.call.done()
+    plan.call.frame = _NO_FRAME
+    plan.request.topics.clear()
+    plan.request.forgotten_topics_data.clear()
 
 
 def _wake(plan: _Plan, _now: Instant) -> None:
@@ -549,10 +559,11 @@ def _served_in_parts(plan: _Plan) -> Parts:
         waiter.end()
         plan.call.unpin()
         raise
-    plan.call.unpin()
     if waiter.is_due:
+        plan.call.unpin()
         waiter.end()
         return (yield from _answered_in_parts(plan))
+    _let_go(plan)
     waiter.go_on()
     return None
 
