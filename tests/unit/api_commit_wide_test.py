@@ -15,6 +15,7 @@ from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k08_offset_commit as k08
 from tidelog.wire.messages import k09_offset_fetch as k09
 from tidelog.wire.messages import k28_txn_offset_commit as k28
+from tidelog.wire.metadata_records import TopicDeleted
 
 WIDE = 2 * limits.ROWS_PER_STEP + 1
 
@@ -240,3 +241,22 @@ def test_all_offsets_are_told_as_they_were_at_one_moment(bench: GroupBench) -> N
     told = found(unstable)
     assert told[0] == told[-1] == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     assert found(stable) == [(at, 0) for at in range(WIDE)]
+
+
+def test_no_part_is_committed_of_a_topic_that_only_has_the_name_of_the_one_meant(
+    bench: GroupBench,
+) -> None:
+    """The topic is deleted and made again between two parts; the request has the first one's id."""
+    meant = bench.image.names["t"].id
+    rows = commit_request("g", {"t": range(WIDE)}).topics[0].partitions
+    topic = k08.OffsetCommitRequestTopic(topic_id=meant, partitions=rows)
+    asked = bench.start_asking(k08.API, 10, k08.OffsetCommitRequest(group_id="g", topics=[topic]))
+    bench.replay(TopicDeleted(meant))
+    bench.topic("t", WIDE)
+    assert bench.image.names["t"].id != meant
+    turns(bench)
+    told = codes(asked)
+    assert told[: limits.ROWS_PER_STEP] == [0] * limits.ROWS_PER_STEP
+    assert set(told[limits.ROWS_PER_STEP :]) == {ErrorCode.UNKNOWN_TOPIC_ID}
+    bench.aside = None
+    assert set(fetch_offsets(bench, "g", t=WIDE).values()) == {-1}

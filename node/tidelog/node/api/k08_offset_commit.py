@@ -78,7 +78,8 @@ def _committed_in_parts(call: Call, request: OffsetCommitRequest) -> Parts:
         offsets: list[OffsetToCommit] = []
         undecided = []
         for topic, asked in some:
-            row = _row(call, topic.name, asked, offsets)
+            # Between two parts the topic may be deleted, and another one get its name.
+            row = _row(call, _name(call, topic), asked, offsets)
             topic.partitions.append(row)
             if not row.error_code:
                 undecided.append(row)
@@ -102,10 +103,11 @@ def _rows(
             yield topic, one
 
 
-def _name(call: Call, asked: OffsetCommitRequestTopic) -> str:
+def _name(call: Call, topic: OffsetCommitRequestTopic | OffsetCommitResponseTopic) -> str:
+    """What the topic is called now; empty if its id is unknown."""
     if call.version >= _IDS_VERSION:
-        return call.broker.image.name_of(asked.topic_id)
-    return asked.name
+        return call.broker.image.name_of(topic.topic_id)
+    return topic.name
 
 
 def _topic(
