@@ -3,12 +3,14 @@ a start with a broker's own settings neither cuts such a log nor takes it for da
 
 import errno
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
 from harness.few_descriptors import FewDescriptors
 from harness.log_batches import NOW, NOW_MS, TOPIC_ID, batch, flush, open_logs, produce
 from harness.memory_disk import MemoryDirectory, MemoryDisk
+from harness.mortal_disk import MortalDisk
 from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.index import OffsetIndex
@@ -285,6 +287,36 @@ def test_a_far_batch_that_finds_no_room_leaves_the_log_as_it_was(
     replica.take(end, end + 2, FAR)
     replica.kill()
     assert bases_of(replica.restart()) == [*before, end, end + 2, FAR]
+
+
+def test_no_power_loss_brings_back_the_segment_of_a_far_batch_that_found_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log would seem to end behind the gap, and never ask for what is written into it."""
+    for draw in range(60):
+        disk = MortalDisk()
+        log = open_logs(disk.directory()).create("t", 0, TOPIC_ID, SMALL)
+        take(log, 0, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(Segment, "append", no_room)
+            with pytest.raises(OSError, match="no room"):
+                take(log, FAR)
+        take(log, 4, 6)
+        disk.lose_power(Random(draw))
+        found = open_logs(disk.directory(), boot_id="boot-2").log("t", 0)
+        assert found is not None
+        assert 4 <= found.end <= 8
+
+
+def no_room(*_batch: object) -> None:
+    raise OSError(errno.ENOSPC, "no room")
+
+
+def take(log: Log, *bases: int) -> None:
+    for base in bases:
+        view = batch(2, size=100)
+        place_batch(view, 0, base_offset=base, leader_epoch=0)
+        log.append_as_follower(NOW, NOW_MS, view)
 
 
 def test_a_far_batch_that_finds_no_room_tells_that_though_its_segment_cannot_be_removed() -> None:

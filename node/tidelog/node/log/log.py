@@ -317,10 +317,15 @@ class Log:
         if segments is None or segments.active.base <= self.end:
             return
         base = segments.active.base
-        self._epochs_unwritten |= self._epochs.cut_from(self.end + 1)
+        self._epochs.cut_from(self.end + 1)
         self._active = segments.undo_roll()
+        # The name of the far segment is durable. If it came back after a power loss, the log would
+        # seem to end behind the gap.
+        self._unflushed.owe_cut(self._active)
+        self._epochs_unwritten = True  # if this fails now, the next append does it
         remove_segment(self._directory, base)
         remove_snapshots(self._directory, above=self.end)
+        self._unflushed.force_last_cut()
 
     def _force_all(self) -> None:
         """Force all of the log's bytes and names to disk. This blocks."""

@@ -48,6 +48,10 @@ class Unflushed:
             self._cut, self.maybe_durable = active, end
         self.force_last_cut()
 
+    def owe_cut(self, active: Segment) -> None:
+        """Something behind this segment's end goes, and may come back until that is forced out."""
+        self._cut = active
+
     def force_last_cut(self) -> None:
         """Before anything is appended: force out the last cut if that failed when it was made."""
         if self._cut is not None:
