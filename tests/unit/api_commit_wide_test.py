@@ -260,3 +260,15 @@ def test_no_part_is_committed_of_a_topic_that_only_has_the_name_of_the_one_meant
     assert set(told[limits.ROWS_PER_STEP :]) == {ErrorCode.UNKNOWN_TOPIC_ID}
     bench.aside = None
     assert set(fetch_offsets(bench, "g", t=WIDE).values()) == {-1}
+
+
+def test_a_commit_that_was_begun_is_committed_although_its_client_has_left(
+    bench: GroupBench,
+) -> None:
+    """As one of few offsets is. Half of a commit would mix two positions of its reader."""
+    asked = start_commit(bench, range(WIDE))
+    asked.client.session.abandon()
+    turns(bench)
+    bench.aside = None
+    assert fetch_offsets(bench, "g", t=WIDE) == {("t", at): at for at in range(WIDE)}
+    assert asked.answer() is None

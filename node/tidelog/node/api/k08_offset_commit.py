@@ -13,7 +13,7 @@ from typing import Any, Final
 from tidelog.kernel import limits
 from tidelog.node.api.call import Call
 from tidelog.node.api.group_calls import CommitsInParts, ask_group, code_of, offset_to_commit
-from tidelog.node.api.parts import Parts, in_parts, in_turns
+from tidelog.node.api.parts import ANYWAY, Parts, in_parts, in_turns
 from tidelog.node.api.registry import Route
 from tidelog.node.groups.requests import CommitOffsets, OffsetToCommit, Who
 from tidelog.node.runtime.shard_host import Refusal
@@ -72,6 +72,7 @@ def _asked(
 
 
 def _committed_in_parts(call: Call, request: OffsetCommitRequest) -> Parts:
+    """All parts are committed also if the client leaves after the first, as one part would be."""
     answer = OffsetCommitResponse(topics=[])
     commits = CommitsInParts(call, request.group_id, answer, partial(_told, call))
     for some in in_turns(_rows(call, request, answer)):
@@ -85,7 +86,7 @@ def _committed_in_parts(call: Call, request: OffsetCommitRequest) -> Parts:
                 undecided.append(row)
         if offsets:
             commits.ask(_asked(call, request, offsets), undecided)
-        yield None
+        yield ANYWAY
     commits.end()
     return None
 
