@@ -116,9 +116,15 @@ def test_connecting_fails_when_each_address_was_tried() -> None:
 def test_connecting_gives_up_on_an_address_that_is_silent_after_the_time_given() -> None:
     network = FakeNetwork(lambda _to, _ask: None)
     began = network.now()
-    with pytest.raises(TimedOutError, match="did not answer in time"):
+    with pytest.raises(TimedOutError, match=f"{FIRST} did not answer in time"):
         Client(network, [FIRST, SECOND], timeout_ns=s(30)).connect(s(5))
     assert network.now() - began == s(5)
+
+
+def test_connecting_names_every_address_that_was_tried_in_the_time_given() -> None:
+    network = FakeNetwork(lambda to, _: Cause.TIMED_OUT if to == FIRST else None)
+    with pytest.raises(TimedOutError, match=f"timed_out; {SECOND} did not answer in time"):
+        Client(network, [FIRST, SECOND]).connect(s(5))
 
 
 def test_brokers_that_were_heard_of_are_asked_when_the_first_ones_are_gone() -> None:

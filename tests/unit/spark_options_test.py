@@ -109,7 +109,14 @@ def test_an_option_of_the_other_side_is_told_so() -> None:
         ({"startingOffsets": "latest"}, "reads nothing"),
         ({"startingOffsets": '{"t":{"0":-1}}'}, "reads nothing"),
         ({"startingOffsets": '{"t":{"0":"5"}}'}, "must be JSON such as"),
-        ({"startingOffsets": '{"t":{"0":-3}}'}, "-3 is none for t-0"),
+        ({"startingOffsets": '{"t":{"0":-3}}'}, "-3 for t-0 must be an offset, -2 (earliest)"),
+        ({"startingOffsets": '{"t":{"-2":5}}'}, "topic 't' has no partition -2; the first is 0"),
+        ({"startingOffsets": '{"a/b":{"0":5}}'}, "'a/b' is no topic name: only letters"),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":-5}}'}, "-5 for t-0 must be a time in mil"),
+        ({"subscribe": "t,nope/.."}, "option subscribe: 'nope/..' is no topic name: only letters"),
+        ({"kafka_ssl_truststore_password": "x"}, "TLS and SASL are not spoken yet"),
+        ({"kafka_sasl_jaas_config": "x"}, "kafka.sasl.jaas.config is refused: TLS and SASL are"),
+        ({"KAFKA_SASL_mechanism": "x"}, "TLS and SASL are not spoken yet"),
         ({"startingOffsets": "first"}, "must be JSON such as"),
         ({"endingOffsets": "earliest"}, "reads nothing"),
         ({"assign": '{"t":[0]}'}, "exactly one of the options"),
@@ -142,6 +149,10 @@ def test_what_to_read_is_said_in_one_of_three_ways() -> None:
     assert source_options(given, Mode.BATCH).wanted == Matching("t.*")
     with pytest.raises(OptionError, match="here none"):
         source_options(BOOTSTRAP, Mode.BATCH)
+    with pytest.raises(OptionError, match=r"assign: topic 't' has no partition -2"):
+        source_options({**BOOTSTRAP, "assign": '{"t":[-2]}'}, Mode.BATCH)
+    with pytest.raises(OptionError, match=r"assign: 'a/b' is no topic name"):
+        source_options({**BOOTSTRAP, "assign": '{"a/b":[0]}'}, Mode.BATCH)
     with pytest.raises(OptionError, match="subscribePattern"):
         source_options({**BOOTSTRAP, "subscribePattern": "("}, Mode.BATCH)
 
@@ -200,6 +211,9 @@ def test_a_batch_write_is_exactly_once_under_a_name() -> None:
         (Mode.STREAM, {"tidelog_delivery": "twice"}, "must be at-least-once"),
         (Mode.STREAM, {"tidelog_delivery": "exactly-once", "kafka_acks": "1"}, "kafka.acks=all"),
         (Mode.STREAM, {"tidelog_sink_id": "a b"}, "must be letters"),
+        (Mode.STREAM, {"kafka_ssl_keystore_location": "x"}, "TLS and SASL are not spoken yet"),
+        (Mode.STREAM, {"topic": "nope/.."}, "option topic: 'nope/..' is no topic name"),
+        (Mode.STREAM, {"tidelog_sink_markerTopic": "a b"}, "'a b' is no topic name"),
         (Mode.STREAM, {"kafka_transactional_id": "x"}, "tidelog.sink.id say it"),
         (Mode.STREAM, {"kafka_delivery_timeout_ms": "5"}, "is below kafka.request.timeout.ms"),
     ],

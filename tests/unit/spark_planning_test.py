@@ -95,6 +95,10 @@ def test_ranges_are_cut_into_tasks() -> None:
         ([Condition("offset", "=", 2)], [("t", 1, 2, 3)]),
         ([Condition("offset", "<=", 10)], [("t", 0, 10, 11), ("t", 1, 0, 5)]),
         ([Condition("offset", "in", (3, 1)), Condition("partition", "=", 1)], [("t", 1, 1, 4)]),
+        ([Condition("offset", "in", (12, None))], [("t", 0, 12, 13)]),
+        ([Condition("offset", "in", (None,))], [("t", 0, 10, 20), ("t", 1, 0, 5)]),
+        ([Condition("offset", ">", None)], [("t", 0, 10, 20), ("t", 1, 0, 5)]),
+        ([Condition("partition", "in", (1, None))], [("t", 1, 0, 5)]),
         ([Condition("value", "=", b"x")], [("t", 0, 10, 20), ("t", 1, 0, 5)]),
         ([Condition("partition", ">", 0)], [("t", 0, 10, 20), ("t", 1, 0, 5)]),
     ],
@@ -114,3 +118,40 @@ def test_a_filter_on_the_time_is_a_lower_bound_only() -> None:
     )
     far = Condition("timestamp", ">", dt.datetime.fromtimestamp(99, dt.UTC))
     assert edges(planned(two(), pushed_by([far, later]))) == []
+
+
+@pytest.mark.parametrize("milliseconds", [-1, -3, -5, -6, -315_619_200_000])
+@pytest.mark.parametrize("comparison", [">", ">=", "="])
+def test_a_filter_on_a_time_before_1970_narrows_nothing(milliseconds: int, comparison: str) -> None:
+    then = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=milliseconds)
+    assert pushed_by([Condition("timestamp", comparison, then)]) == Pushed()
+
+
+def test_a_filter_on_the_time_keeps_the_millisecond_that_it_lies_in() -> None:
+    then = dt.datetime(2023, 11, 14, 22, 13, 20, 122_999, tzinfo=dt.UTC)
+    assert pushed_by([Condition("timestamp", ">", then)]).not_before_ms == 1_700_000_000_122
+
+
+def test_a_range_that_ends_before_it_begins_is_refused_and_both_offsets_are_named() -> None:
+    given = {"startingOffsets": '{"t":{"0":13,"1":0}}', "endingOffsets": '{"t":{"0":11,"1":0}}'}
+    with pytest.raises(OptionError, match=r"t-0 would begin at offset 13 .* end at offset 11"):
+        planned(two(), **given)
+    with pytest.raises(OptionError, match=r"t-1 would begin at offset 3 .* end at offset 2"):
+        planned(two(), startingTimestamp="3000", endingTimestamp="2000")
+    with pytest.raises(OptionError, match=r"t-0 would begin at offset 10 .* end at offset 5"):
+        planned(two(), endingOffsets='{"t":{"0":5,"1":2}}')
+
+
+def test_a_range_may_be_empty() -> None:
+    given = {"startingOffsets": '{"t":{"0":13,"1":0}}', "endingOffsets": '{"t":{"0":13,"1":0}}'}
+    assert edges(planned(two(), **given)) == []
+
+
+def test_a_start_beyond_the_end_of_the_log_is_a_loss_where_the_end_is_the_logs() -> None:
+    found = planned(two(), startingOffsets='{"t":{"0":25,"1":0}}')
+    assert [(one.partition, one.wanted) for one in found.losses] == [(at(0), 25)]
+
+
+def test_a_partition_that_is_not_there_is_named_by_its_number() -> None:
+    with pytest.raises(OptionError, match="t-7: no such topic or partition"):
+        planned(two(), assign='{"t":[0,7]}')

@@ -80,7 +80,7 @@ def test_no_rows_go_nowhere() -> None:
 
 @pytest.mark.parametrize("number", [3, -2])
 def test_a_partition_that_is_not_there_is_an_error(number: int) -> None:
-    with pytest.raises(RowError, match=f"for t-{number}, but there are 3 partitions"):
+    with pytest.raises(RowError, match=f"partition {number}, but topic 't' has partitions 0 to 2"):
         routed(of_three(), rows(value=[b"a"], partition=[number]))
 
 

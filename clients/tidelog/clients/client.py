@@ -47,9 +47,12 @@ class Client:
     def connect(self, timeout_ns: int | None = None) -> None:
         """Learn the brokers from the first address that answers; each is tried once, in time."""
         until = self._until(self._timeout_ns if timeout_ns is None else timeout_ns)
-        tried = []
+        tried: list[str] = []
         for _ in range(len(self._anyone)):
-            (outcome,) = self._perform([METADATA_OF_NOTHING], until)
+            try:
+                (outcome,) = self._perform([METADATA_OF_NOTHING], until)
+            except TimedOutError as error:
+                raise TimedOutError("; ".join([*tried, str(error)])) from None
             if not isinstance(outcome, Lost):
                 self.view.update(outcome.message, whole=False)
                 return
@@ -96,11 +99,14 @@ class Client:
             self._keep(self.network.poll(wake))
 
     def _perform(self, calls: Sequence[Call], until: Instant) -> list[Outcome]:
+        addresses = [self._address(call.to) for call in calls]
         tickets = [self.ask(call) for call in calls]
         missing = {ticket for ticket in tickets if ticket is not None} - self._kept.keys()
         while missing:
             if self.network.now() >= until:
-                raise TimedOutError("the cluster did not answer in time")
+                asked = zip(addresses, tickets, strict=True)
+                silent = dict.fromkeys(str(where) for where, ticket in asked if ticket in missing)
+                raise TimedOutError(f"{', '.join(silent)} did not answer in time")
             self._keep(self.network.poll(until))
             missing -= self._kept.keys()
         outcomes = [

@@ -93,7 +93,7 @@ _SOURCE: Final = (
     _own("subscribe", "must be topics with commas between", "the topics to read"),
     _own(
         "subscribePattern",
-        "must be a regular expression",
+        "must be a regular expression as Java writes them",
         "reads the topics whose whole name it matches; a stream finds new ones as they come",
     ),
     _own(

@@ -7,7 +7,7 @@ option that is not known names the nearest one that is.
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -16,7 +16,9 @@ from tidelog.clients.asking import Address
 from tidelog.clients.settings import Acks, Isolation
 from tidelog.kernel.config import SettingError, Table
 from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.kernel.topic_names import fault_of_name
 from tidelog.spark.columns import PLAIN, Columns
+from tidelog.spark.java_patterns import JavaPatternError, java_matcher
 from tidelog.spark.option_rows import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -29,6 +31,11 @@ from tidelog.wire.codecs import Codec
 
 EARLIEST = -2
 LATEST = -1
+_LEAST = {
+    0: "a time in milliseconds since 1970",
+    EARLIEST: "an offset, -2 (earliest) or -1 (latest)",
+}
+_SECURITY = ("kafka.ssl.", "kafka.sasl.")
 _ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -84,7 +91,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """All partitions of topics whose whole name matches."""
+    """All partitions of topics whose whole name matches, as Java reads the pattern."""
 
     pattern: str
 
@@ -185,17 +192,26 @@ class _Given:
     def __init__(self, table: Table, refused: Mapping[str, str], given: Mapping[str, str]) -> None:
         self._table = table
         known = {name.lower(): name for name in table.all_rows()}
-        not_here = {name.lower(): name for name in refused}
+        not_here = {name.lower(): (name, why) for name, why in refused.items()}
         self._given: dict[str, str] = {}
         for name, text in given.items():
-            lowered = name.lower()
-            if lowered in not_here:
-                raise OptionError(
-                    f"option {not_here[lowered]} is refused: {refused[not_here[lowered]]}"
-                )
-            if lowered not in known:
-                raise OptionError(_unknown(table, name))
-            self._given[known[lowered]] = str(text)
+            self._check_known(name, known, not_here)
+            self._given[known[name.lower()]] = str(text)
+
+    def _check_known(
+        self, name: str, known: Container[str], not_here: Mapping[str, tuple[str, str]]
+    ) -> None:
+        lowered = name.lower()
+        if lowered in not_here:
+            own, why = not_here[lowered]
+            raise OptionError(f"option {own} is refused: {why}")
+        if lowered.startswith(_SECURITY):
+            raise OptionError(
+                f"option {name} is refused: TLS and SASL are not spoken yet; connect to a "
+                "listener that is PLAINTEXT, and leave out kafka.ssl.* and kafka.sasl.*"
+            )
+        if lowered not in known:
+            raise OptionError(_unknown(self._table, name))
 
     def __contains__(self, name: str) -> bool:
         return name in self._given
@@ -268,8 +284,8 @@ def sink_options(given: Mapping[str, str], mode: Mode) -> SinkOptions:
         raise OptionError("option tidelog.job.id names batch writes; a stream has tidelog.sink.id")
     if job_id is not None:
         delivery = EXACTLY_ONCE if delivery == AT_LEAST_ONCE else delivery
-    topic = options("topic")
-    marker_topic = options("tidelog.sink.markerTopic") or topic
+    topic = _topic(options, "topic")
+    marker_topic = _topic(options, "tidelog.sink.markerTopic") or topic
     if delivery != AT_LEAST_ONCE and marker_topic is None:
         raise OptionError(
             f"option tidelog.delivery={delivery} needs the option topic, or "
@@ -335,10 +351,11 @@ def _wanted(options: _Given) -> Wanted:
         topics = tuple(one.strip() for one in text.split(",") if one.strip())
         if not topics:
             raise OptionError("option subscribe names no topic")
+        _check_topics("subscribe", topics)
         return Subscribed(topics)
     try:
-        re.compile(text)
-    except re.error as error:
+        java_matcher(text)
+    except JavaPatternError as error:
         raise OptionError(f"option subscribePattern={text!r}: {error}") from None
     return Matching(text)
 
@@ -392,10 +409,37 @@ def _numbers(name: str, text: str, least: int) -> dict[TopicPartition, int]:
     except (ValueError, AttributeError, TypeError):
         shape = '{"topic":{"0":23}}'
         raise OptionError(f"option {name}={text!r}: must be JSON such as {shape}") from None
+    _check_partitions(name, found)
     for (topic, number), value in found.items():
-        if value < least or number < 0:
-            raise OptionError(f"option {name}: {value} is none for {topic}-{number}")
+        if value < least:
+            raise OptionError(
+                f"option {name}: {value} for {topic}-{number} must be {_LEAST[least]}"
+            )
     return found
+
+
+def _topic(options: _Given, name: str) -> str | None:
+    found: str | None = options(name)
+    if found is not None:
+        _check_topics(name, [found])
+    return found
+
+
+def _check_topics(option: str, topics: Iterable[str]) -> None:
+    """Refuse a name that no topic can have: the cluster's answer would name no rule."""
+    for topic in topics:
+        fault = fault_of_name(topic)
+        if fault is not None:
+            raise OptionError(f"option {option}: {fault}")
+
+
+def _check_partitions(option: str, partitions: Iterable[TopicPartition]) -> None:
+    for topic, number in partitions:
+        _check_topics(option, [topic])
+        if number < 0:
+            raise OptionError(
+                f"option {option}: topic {topic!r} has no partition {number}; the first is 0"
+            )
 
 
 def _whole(value: object) -> int:
@@ -415,8 +459,9 @@ def _partitions(name: str, text: str) -> tuple[TopicPartition, ...]:
     except (ValueError, AttributeError, TypeError):
         shape = '{"topic":[0,1]}'
         raise OptionError(f"option {name}={text!r}: must be JSON such as {shape}") from None
-    if not found or any(number < 0 for _, number in found):
+    if not found:
         raise OptionError(f"option {name}={text!r} names no partition")
+    _check_partitions(name, found)
     return tuple(sorted(set(found)))
 
 

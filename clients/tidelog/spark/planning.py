@@ -3,7 +3,6 @@
 Plans, as everything that asks a cluster: they say what to ask, and are told the answers.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -14,10 +13,12 @@ from tidelog.clients.cluster_view import ClusterView, refresh
 from tidelog.clients.retry import BACKOFF
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.spark.java_patterns import java_matcher
 from tidelog.spark.loss import Loss, loss_of
 from tidelog.spark.offsets import OffsetRange, Positions, ranges_between, split
 from tidelog.spark.options import (
     EARLIEST,
+    LATEST,
     Assigned,
     Bound,
     Matching,
@@ -43,6 +44,7 @@ class Found:
 
     partitions: tuple[TopicPartition, ...]
     missing: tuple[str, ...]
+    """Topics, and partitions of topics that are there."""
 
 
 def find_partitions(view: ClusterView, wanted: Wanted, *, patient: bool = True) -> Plan[Found]:
@@ -143,6 +145,7 @@ def plan_batch(
     end = yield from resolve(
         view, found.partitions, options.ending, level, latest_if_too_young=True
     )
+    check_order(start, end, options.ending)
     losses: list[Loss] = []
     if isinstance(options.starting, Offsets) or isinstance(options.ending, Offsets):
         losses = yield from _losses(view, start, end)
@@ -156,9 +159,27 @@ def plan_batch(
 
 
 def check_all_there(found: Found) -> None:
-    """Where something is read for the first time, it must be there."""
+    """A topic or partition that is read for the first time must be there."""
     if found.missing:
         raise OptionError(f"{', '.join(found.missing)}: no such topic or partition")
+
+
+def check_order(start: Positions, end: Positions, ending: Bound) -> None:
+    """Refuse a range that the options end before it begins, as the connector does.
+
+    The end of the log is no such end. A start beyond it is told as data loss.
+    """
+    if isinstance(ending, Sides):
+        return
+    to_the_end = set[TopicPartition]()
+    if isinstance(ending, Offsets):
+        to_the_end = {one for one, where in ending.by_partition.items() if where == LATEST}
+    for one, first in sorted(start.items()):
+        if first > end[one] and one not in to_the_end:
+            raise OptionError(
+                f"{name_of(one)} would begin at offset {first} and end at offset {end[one]}: "
+                "endingOffsets, or the time of the end, must not be before the beginning"
+            )
 
 
 def _narrowed(
@@ -212,15 +233,25 @@ def found_among(
     """What is wanted of the partitions that there are."""
     match wanted:
         case Assigned(partitions):
-            missing = {one[0] for one in partitions if one not in there}
-            return Found(tuple(one for one in partitions if one in there), tuple(sorted(missing)))
+            return Found(
+                tuple(one for one in partitions if one in there), _missing(there, partitions)
+            )
         case Subscribed(topics):
             missing = set(topics) - {topic for topic, _ in there}
             return Found(_all_of(there, topics), tuple(sorted(missing)))
         case Matching(pattern):
-            fits = re.compile(pattern).fullmatch
+            fits = java_matcher(pattern)
             topics = tuple({topic for topic, _ in there if topic not in internal and fits(topic)})
             return Found(_all_of(there, topics), ())
+
+
+def _missing(
+    there: Collection[TopicPartition], partitions: Iterable[TopicPartition]
+) -> tuple[str, ...]:
+    """The names of topics that are not there, and of partitions that their topics do not have."""
+    topics = {topic for topic, _ in there}
+    missing = [one for one in partitions if one not in there]
+    return tuple(sorted({name_of(one) if one[0] in topics else one[0] for one in missing}))
 
 
 def _all_of(there: Iterable[TopicPartition], topics: Collection[str]) -> tuple[TopicPartition, ...]:

@@ -5,12 +5,13 @@ So a range may be too wide, never too narrow. A filter that is not understood na
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tidelog.kernel.ids import TopicPartition
 
 OFFSET_MAX = 2**63 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,16 @@ def _offsets(pushed: Pushed, one: Condition) -> Pushed:
 
 
 def _timestamps(pushed: Pushed, one: Condition) -> Pushed:
-    """Only a lower bound: timestamps need not rise."""
+    """Only a lower bound: timestamps need not rise.
+
+    A bound before 1970 is left to Spark: a negative time asks a broker for something else, -1 for
+    the end of the log for example.
+    """
     if one.comparison not in {">", ">=", "="} or not isinstance(one.value, datetime):
         return pushed
-    at = int(one.value.astimezone(UTC).timestamp() * 1000)
+    at = (one.value.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    if at < 0:
+        return pushed
     known = pushed.not_before_ms
     return replace(pushed, not_before_ms=at if known is None else max(at, known))
 
@@ -99,20 +106,25 @@ def _values(one: Condition) -> frozenset[Any] | None:
 
 
 def _between(comparison: str, value: Any) -> tuple[int, int]:  # noqa: ANN401 -- `in` has a tuple
+    """The first offset that the comparison allows, and the one behind the last.
+
+    Null equals nothing, so an `in` with a null allows what it would allow without.
+    """
+    given = [one for one in (value if comparison == "in" else (value,)) if one is not None]
     low, high = 0, OFFSET_MAX
+    if not given:
+        return low, high
     match comparison:
         case ">":
-            low = value + 1
+            low = given[0] + 1
         case ">=":
-            low = value
+            low = given[0]
         case "<":
-            high = value
+            high = given[0]
         case "<=":
-            high = value + 1
-        case "=":
-            low, high = value, value + 1
-        case "in" if value:
-            low, high = min(value), max(value) + 1
+            high = given[0] + 1
+        case "=" | "in":
+            low, high = min(given), max(given) + 1
         case _:
             pass
     return low, high

@@ -63,7 +63,10 @@ class Router:
             chosen = np.array(rows.column("partition").fill_null(NO_KEY))
             odd = chosen[(chosen >= count) | (chosen < NO_KEY)]
             if odd.size:
-                raise RowError(f"a row is for {topic}-{odd[0]}, but there are {count} partitions")
+                raise RowError(
+                    f"a row has partition {odd[0]}, but topic {topic!r} has partitions 0 to "
+                    f"{count - 1}; leave the column null to choose by key"
+                )
         if "key" in rows.schema.names:
             undecided = chosen == NO_KEY
             if undecided.any():

@@ -16,7 +16,7 @@ from tidelog.spark.options import (
     SourceOptions,
     Times,
 )
-from tidelog.spark.planning import check_all_there, check_named, found_among
+from tidelog.spark.planning import check_all_there, check_named, check_order, found_among
 from tidelog.spark.pushdown import Pushed
 from tidelog.spark.replicas import partitions_in
 from tidelog.spark.segments import SegmentReader, Span, bounds
@@ -35,6 +35,7 @@ def plan_of_files(options: SourceOptions, pushed: Pushed) -> list[OffsetRange]:
     latest = {one: end for one, (_, end) in known.items()}
     start = _resolve(options.starting, found.partitions, earliest, latest)
     end = _resolve(options.ending, found.partitions, earliest, latest)
+    check_order(start, end, options.ending)
     for one in found.partitions:
         if start[one] < earliest[one] or end[one] > latest[one]:
             raise OptionError(

@@ -10,6 +10,7 @@ from tidelog.clients.producer.producer import Producer
 from tidelog.clients.producer.sender import Failed
 from tidelog.clients.settings import ProducerSettings
 from tidelog.kernel.instant import ms
+from tidelog.kernel.topic_names import fault_of_name
 from tidelog.spark.arrow import Encoder
 from tidelog.spark.fingerprint import Fingerprint
 from tidelog.spark.options import SinkOptions, Subscribed
@@ -85,6 +86,9 @@ def write_at_least_once(
 
 def open_topic(client: Client, producer: Producer, topic: str) -> int:
     """How many partitions a topic has; one that is not there may be created at its first use."""
+    fault = fault_of_name(topic)
+    if fault is not None:
+        raise SinkError(f"a row's topic cannot be written to: {fault}")
     try:
         return producer.open(topic)
     except Rejected as error:
