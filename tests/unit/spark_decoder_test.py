@@ -20,6 +20,7 @@ from tidelog.wire.records import (
     Record,
     build_batch,
     build_marker,
+    iterate_records,
     place_batch,
     seal,
 )
@@ -179,13 +180,37 @@ def test_a_time_beyond_sparks_is_refused() -> None:
     assert "no microsecond" in refused(lying(27, (2**62).to_bytes(8, "big"))).reason
 
 
-def test_a_header_name_that_is_no_text_is_refused() -> None:
-    rows = [Record(0, 0, None, None, (("name", b""),))]
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b"name", "name"),
+        (b"\xffame", "\ufffdame"),
+        (b"n\xe2\x82e", "n\ufffde"),
+        (b"na\xc0\x80", "na\ufffd\ufffd"),
+        (b"\xed\xa0\x80e", "\ufffde"),
+        (b"\xf4\x90\x80\x80", "\ufffd\ufffd\ufffd\ufffd"),
+    ],
+)
+def test_a_header_name_that_is_not_utf_8_shows_what_is_wrong_with_it(
+    raw: bytes, shown: str
+) -> None:
+    rows = [
+        Record(0, 0, None, b"before", (("\u00e4", b"1"),)),
+        Record(1, 0, None, b"odd", (("name", b"2"), ("b", None))),
+    ]
     part = bytearray(build_batch(rows))
     at = part.index(b"name")
-    part[at] = 0xFF
+    part[at : at + 4] = raw
     seal(part)
-    assert "utf-8" in refused(part).reason
+    headers = [row["headers"] for one in decoder(columns=ALL).feed(part) for row in one.to_pylist()]
+    assert headers == [
+        [{"key": "\u00e4", "value": b"1"}],
+        [{"key": shown, "value": b"2"}, {"key": "b", "value": None}],
+    ]
+    assert [one.headers for one in iterate_records(memoryview(part))] == [
+        (("\u00e4", b"1"),),
+        ((shown, b"2"), ("b", None)),
+    ]
 
 
 def test_what_has_no_magic_of_ours_is_refused() -> None:

@@ -167,7 +167,6 @@ def test_a_batch_that_compaction_emptied_has_no_records(codec: Codec) -> None:
         b"\x0c\x00\x00\x00\x01\x01\x01",  # -1 headers
         b"\x0c\x00\x00\x00\x01\x01\x7e",  # more headers than bytes
         b"\x10\x00\x00\x00\x01\x01\x02\x01\x01",  # a header without a name
-        b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x01",  # a header's name is not UTF-8
         b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",  # a varint of eleven bytes
         b"\x0c\x00\x00\x00\x7e\x01\x00",  # a key longer than the record
     ],

@@ -262,7 +262,7 @@ class Decoder:
         behind[np.cumsum(counts)[has_rows] - 1] = stops[has_rows]
         fields = read_fields(data, walked.starts, behind)
         offsets = self._offsets(group, headers, fields)
-        table = self._table(data, group, fields, offsets)
+        table = self._table(data, headers, fields, offsets)
         low = int(np.searchsorted(offsets, first))
         high = int(np.searchsorted(offsets, self._end))
         for at in range(low, high, self._rows_per_batch):
@@ -291,9 +291,8 @@ class Decoder:
             return self._bad(header.base_offset, str(failure))
         return self._bad(header.base_offset, _OUT_OF_ORDER)
 
-    def _table(self, data: Bytes, group: _Group, fields: Fields, offsets: Numbers) -> Any:  # noqa: ANN401 -- a RecordBatch
+    def _table(self, data: Bytes, headers: _Headers, fields: Fields, offsets: Numbers) -> Any:  # noqa: ANN401 -- a RecordBatch
         arrays = []
-        headers = group.headers()
         for column in self._columns.wanted:
             match column:
                 case Column.KEY:
@@ -308,7 +307,7 @@ class Decoder:
                     types = headers.is_append_time.astype(np.int32)
                     arrays.append(pa.array(np.repeat(types, headers.column("record_count"))))
                 case Column.HEADERS:
-                    arrays.append(self._headers(data, group, fields))
+                    arrays.append(gather_headers(data, fields.headers))
                 case Column.TOPIC | Column.PARTITION:
                     arrays.append(self._constant(column, len(offsets)))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -325,16 +324,6 @@ class Decoder:
             first_offset = int(headers.column("base_offset")[0])
             raise self._bad(first_offset, "a timestamp is no microsecond of Spark's")
         return timestamps(stamps)
-
-    def _headers(self, data: Bytes, group: _Group, fields: Fields) -> Array:
-        try:
-            return gather_headers(data, fields.headers)
-        except pa.ArrowInvalid:
-            for chain in range(len(group.positions)):
-                failure = self._liar(group, chain)
-                if failure.reason != _OUT_OF_ORDER:
-                    raise failure from None
-            raise
 
     def _constant(self, column: Column, rows: int) -> Array:
         """The same in each row: made once as long as it ever was, and given in part."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tidelog.spark.fields import Headers, Places
 from tidelog.spark.varints import Bytes, Numbers
+from tidelog.wire.java_text import java_text
 
 Array = Any
 """A pyarrow.Array: that package has no types."""
@@ -38,13 +39,21 @@ def gather(data: Bytes, places: Places) -> Array:
 
 
 def gather_headers(data: Bytes, headers: Headers) -> Array:
-    """A list of names and values for each row; pyarrow.ArrowInvalid where a name is no UTF-8."""
-    names = gather(data, headers.names).cast(pa.string())
+    """A list of names and values for each row."""
+    names = _texts(gather(data, headers.names))
     values = gather(data, headers.values)
     pairs = pa.StructArray.from_arrays([names, values], ["key", "value"])
     edges = np.zeros(len(headers.counts) + 1, dtype=np.int32)
     np.cumsum(headers.counts, out=edges[1:])
     return pa.ListArray.from_arrays(pa.array(edges), pairs)
+
+
+def _texts(names: Array) -> Array:
+    """Names as text. Only if one is not UTF-8, Python looks at each of them."""
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([java_text(name) for name in names.to_pylist()], pa.string())
 
 
 def timestamps(milliseconds: Numbers) -> Array:

@@ -14,6 +14,7 @@ from tidelog.kernel.limits import DECOMPRESSED_BATCH_BYTES_MAX
 from tidelog.wire.codecs import Codec, compress, decompress
 from tidelog.wire.crc import crc32c
 from tidelog.wire.errors import ErrorCode, Rejected, WireError
+from tidelog.wire.java_text import java_text
 from tidelog.wire.varints import SMALL, varint, varint_bytes, varint_rest
 
 HEADER = Struct(">qiibIhiqqqhii")
@@ -297,7 +298,7 @@ def iterate_records(batch: memoryview) -> Iterator[Record]:
 
     WireError where the records do not fill the batch exactly, Rejected where it decompresses to
     more than is allowed or its codec is unknown. Under append time every record carries the
-    batch's timestamp.
+    batch's timestamp. A header's name that is not UTF-8 has U+FFFD in place of what is wrong.
     """
     header = read_header(batch)
     yield from iterate_plain(header, records_of(header, batch))
@@ -312,7 +313,7 @@ def iterate_plain(header: BatchHeader, data: bytes) -> Iterator[Record]:
     for _ in range(header.record_count):
         try:
             record, position = _record(data, position, header.base_offset, header.base_timestamp)
-        except (IndexError, UnicodeDecodeError) as failure:
+        except IndexError as failure:
             raise WireError(f"record near byte {position} of its batch: {failure}") from None
         yield record if stamp is None else record._replace(timestamp=stamp)
     if position != len(data):
@@ -389,7 +390,7 @@ def _headers(
         if name is None:
             raise WireError(f"header without a name before byte {position}")
         content, position = _sized(data, position)
-        headers.append((str(name, "utf-8"), content))
+        headers.append((java_text(name), content))
     return tuple(headers), position
 
 
