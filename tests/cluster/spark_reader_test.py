@@ -13,6 +13,7 @@ import pytest
 from harness.cluster import Cluster
 from harness.spark_plain import Place, rows_of
 from tidelog.clients.admin.delete_records import delete_records
+from tidelog.clients.admin.topics import delete_topics, wait_without_topics
 from tidelog.clients.failures import TimedOutError
 from tidelog.kernel.ids import Offset, Partition
 from tidelog.spark.loss import DataLossError
@@ -205,21 +206,105 @@ def test_records_that_were_deleted_under_a_reader_are_a_loss(
     assert read(place, range_of(topic, 0, 3), failOnDataLoss="false") == []
 
 
-def test_records_that_a_new_partition_never_had_are_no_loss(place: Place) -> None:
+def test_a_range_of_what_is_there_begins_at_the_first_record(place: Place) -> None:
     topic = place.topic()
     produce(place, topic, 10)
     delete_before(place, topic, 4)
-    fresh = OffsetRange(topic, Partition(0), Offset(0), Offset(6), from_earliest=True)
-    assert read(place, fresh) == [b"value 4", b"value 5"]
+    there = OffsetRange(topic, Partition(0), Offset(0), Offset(6), from_earliest=True)
+    assert read(place, there) == [b"value 4", b"value 5"]
 
 
-def test_a_range_beyond_the_end_is_a_loss_at_once_and_a_hole_in_time(place: Place) -> None:
+def test_records_that_a_new_partition_has_lost_already_are_a_loss(
+    place: Place, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = place.topic()
+    produce(place, topic, 5)
+    options = place.source_options(Mode.STREAM, subscribe=topic, startingOffsets="earliest")
+    stream = Stream(options, place.client)
+    start = stream.latest(stream.initial())
+    cluster.done("topic", "alter", topic, "--partitions", "2")
+    producer = confluent_kafka.Producer({"bootstrap.servers": place.bootstrap})
+    for n in range(3):
+        producer.produce(topic, b"new %d" % n, partition=1)
+    assert producer.flush(30) == 0
+    client = place.client
+    client.run(delete_records(client.view, {(topic, Partition(1)): Offset(2)}, timeout_ms=5_000))
+    (fresh,) = stream.ranges(start, stream.latest(start))
+    with pytest.raises(DataLossError, match=r"-1: wanted offset 0, earliest there is 2: retention"):
+        read(place, fresh)
+    with caplog.at_level(logging.WARNING, "tidelog.spark"):
+        assert read(place, fresh, failOnDataLoss="false") == [b"new 2"]
+    assert f"{topic}-1: wanted offset 0" in caplog.text
+
+
+def test_a_range_beyond_the_end_of_the_log_is_a_loss_and_not_waited_for(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = place.topic()
     produce(place, topic, 5)
     with pytest.raises(DataLossError, match=r"wanted offset 7, .* the log ends at 5"):
         read(place, range_of(topic, 7, 9))
-    with pytest.raises(TimedOutError, match=r"nothing to be read from offset 5 to 9 within"):
-        read(place, range_of(topic, 3, 9), kafkaConsumer_pollTimeoutMs="300")
+    with pytest.raises(DataLossError, match=r"wanted offset 9: the log ends at 5"):
+        read(place, range_of(topic, 3, 9))
+    with caplog.at_level(logging.WARNING, "tidelog.spark"):
+        rows = read(place, range_of(topic, 3, 9), failOnDataLoss="false")
+    assert rows == [b"value 3", b"value 4"]
+    assert f"{topic}-0: wanted offset 9: the log ends at 5" in caplog.text
+    more = {"endingOffsets": json.dumps({topic: {"0": 9}}), "failOnDataLoss": "false"}
+    assert len(place.read(subscribe=topic, **more)) == 5
+
+
+def test_a_range_of_a_topic_that_was_made_again_with_less_is_a_loss(place: Place) -> None:
+    """A micro-batch was planned up to 9; the topic that has the name now ends at 4."""
+    topic = place.topic()
+    produce(place, topic, 9)
+    planned = range_of(topic, 0, 9)
+    assert len(read(place, planned)) == 9
+    delete_topic(place, topic)
+    place.topic(name=topic)
+    produce(place, topic, 4)
+    with pytest.raises(DataLossError, match=r"wanted offset 9: the log ends at 4"):
+        read(place, planned)
+    rows = read(place, planned, failOnDataLoss="false")
+    assert rows == [b"value %d" % n for n in range(4)]
+    options = place.source_options(Mode.STREAM, subscribe=topic, failOnDataLoss="false")
+    following = Stream(options, place.client)
+    assert following.latest({topic: {"0": 9}}) == {topic: {"0": 4}}
+    produce(place, topic, 2)
+    end = following.latest({topic: {"0": 4}})
+    assert [len(read(place, one)) for one in following.ranges({topic: {"0": 4}}, end)] == [2]
+
+
+def test_a_range_of_a_topic_that_was_deleted_is_a_loss(place: Place) -> None:
+    topic = place.topic()
+    produce(place, topic, 9)
+    planned = range_of(topic, 0, 9)
+    delete_topic(place, topic)
+    with pytest.raises(DataLossError, match=r"wanted offset 0: the partition is not there"):
+        read(place, planned)
+    assert read(place, planned, failOnDataLoss="false") == []
+
+
+def delete_topic(place: Place, topic: str) -> None:
+    client = place.client
+    client.run(delete_topics(client.view, [topic]))
+    client.run(wait_without_topics(client.view, [topic]))
+
+
+def test_a_reader_waits_for_a_transaction_that_is_open_below_the_end(place: Place) -> None:
+    topic = place.topic()
+    transact(place, topic, [b"a"], commit=True)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": place.bootstrap, "transactional.id": topic}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(30)
+    level = {"kafka_isolation_level": "read_committed", "kafkaConsumer_pollTimeoutMs": "1500"}
+    with pytest.raises(TimedOutError, match=r"nothing to be read from offset 2 to 3 within"):
+        read(place, range_of(topic, 0, 3), **level)
+    producer.abort_transaction(30)
 
 
 def test_a_stream_follows_a_topic_that_grows_and_tells_a_group(

@@ -33,9 +33,11 @@ class Place:
         assert connection is not None
         return client_of(connection)
 
-    def topic(self, *, partitions: int = 1, replicas: int = 1, **configs: str) -> str:
+    def topic(
+        self, *, name: str | None = None, partitions: int = 1, replicas: int = 1, **configs: str
+    ) -> str:
         """A new one, which all brokers know."""
-        name = f"t-{os.urandom(4).hex()}"
+        name = name or f"t-{os.urandom(4).hex()}"
         new = NewTopic(name, partitions, replicas, _dotted(configs))
         (done,) = self.client.run(create_topics(self.client.view, [new]))
         assert done.code is ErrorCode.NONE, done

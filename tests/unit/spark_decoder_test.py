@@ -191,9 +191,7 @@ def test_a_time_beyond_sparks_is_refused() -> None:
         (b"\xf4\x90\x80\x80", "\ufffd\ufffd\ufffd\ufffd"),
     ],
 )
-def test_a_header_name_that_is_not_utf_8_shows_what_is_wrong_with_it(
-    raw: bytes, shown: str
-) -> None:
+def test_what_is_not_utf_8_in_a_header_name_is_replaced(raw: bytes, shown: str) -> None:
     rows = [
         Record(0, 0, None, b"before", (("\u00e4", b"1"),)),
         Record(1, 0, None, b"odd", (("name", b"2"), ("b", None))),

@@ -125,9 +125,9 @@ def test_partitions_and_topics_that_come_later_are_read_from_their_beginning() -
     end = stream.latest({"t": {"0": 5}})
     assert end == {"t": {"0": 5, "1": 3}, "t2": {"0": 6}}
     ranges = stream.ranges({"t": {"0": 5}}, end)
-    assert [(r.topic, r.partition, r.start, r.end, r.from_earliest) for r in ranges] == [
-        ("t", 1, 0, 3, True),
-        ("t2", 0, 0, 6, True),
+    assert [(r.topic, r.partition, r.start, r.end) for r in ranges] == [
+        ("t", 1, 0, 3),
+        ("t2", 0, 0, 6),
     ]
 
 

@@ -21,7 +21,7 @@ class Loss:
     partition: TopicPartition
     wanted: int
     earliest: int | None
-    """None where there is no such partition any more."""
+    """None if it was not asked for, or there is no such partition any more."""
     cause: str
 
     def __str__(self) -> str:
@@ -37,12 +37,20 @@ def loss_of(partition: TopicPartition, wanted: int, earliest: int, latest: int) 
         cause = f"retention or DeleteRecords has removed {gone} offsets that were not read"
         return Loss(partition, wanted, earliest, cause)
     if wanted > latest:
-        cause = (
-            f"the log ends at {latest}: the topic was deleted and created again, or an unclean "
-            "election has cut it"
-        )
-        return Loss(partition, wanted, earliest, cause)
+        return Loss(partition, wanted, earliest, _shorter(latest))
     return None
+
+
+def cut_off(partition: TopicPartition, wanted: int, latest: int) -> Loss:
+    """The log ends before the offset up to which a range was planned."""
+    return Loss(partition, wanted, None, _shorter(latest))
+
+
+def _shorter(latest: int) -> str:
+    return (
+        f"the log ends at {latest}: the topic was deleted and created again, or an unclean "
+        "election has cut it"
+    )
 
 
 def vanished(partition: TopicPartition, wanted: int) -> Loss:

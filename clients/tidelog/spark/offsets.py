@@ -24,7 +24,7 @@ class OffsetRange:
     start: Offset
     end: Offset
     from_earliest: bool = False
-    """The partition is new to the stream: records that were gone before it came are no loss."""
+    """Begin at the first record that is there: it is no loss if earlier ones are gone."""
 
     @property
     def size(self) -> int:
@@ -62,7 +62,8 @@ def from_json(json: Mapping[str, Mapping[str, int]]) -> Positions:
 def ranges_between(start: Positions, end: Positions) -> list[OffsetRange]:
     """What lies between; nothing else is looked at, so that a replay reads the same.
 
-    A partition that `start` does not have begins at 0, and where its log begins if that is later.
+    A partition that `start` does not have is new to the stream and is read from offset 0 on, so
+    records that its log has lost since it was created count as lost, as with the connector.
     """
     return [
         OffsetRange(
@@ -70,7 +71,6 @@ def ranges_between(start: Positions, end: Positions) -> list[OffsetRange]:
             number,
             Offset(start.get((topic, number), 0)),
             Offset(until),
-            from_earliest=(topic, number) not in start,
         )
         for (topic, number), until in sorted(end.items())
         if until > start.get((topic, number), 0)

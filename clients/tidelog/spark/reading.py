@@ -11,24 +11,26 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from tidelog.clients.admin.leaders import name_of
+from tidelog.clients.admin.offsets import END, peek_offsets
 from tidelog.clients.client import Client
 from tidelog.clients.cluster_view import refresh
 from tidelog.clients.consumer.consumer import Consumer, Reset
 from tidelog.clients.consumer.reading import Fetched
-from tidelog.clients.failures import TimedOutError
+from tidelog.clients.failures import ClientError, TimedOutError
 from tidelog.clients.settings import ConsumerSettings
 from tidelog.kernel.ids import Epoch, Offset
 from tidelog.kernel.instant import Instant, ms, s
 from tidelog.spark.arrow import Column, Decoder
 from tidelog.spark.connections import client_of
-from tidelog.spark.loss import Loss, loss_of, tell
+from tidelog.spark.loss import Loss, cut_off, loss_of, tell, vanished
 from tidelog.spark.offsets import OffsetRange
 from tidelog.spark.options import Fetching, SourceOptions
-from tidelog.spark.planning import ends_now, plan_batch
+from tidelog.spark.planning import LOOKS_FOR_A_TOPIC, ends_now, plan_batch
 from tidelog.spark.pushdown import Pushed
 from tidelog.spark.segments import DoubtError, SegmentReader, Span
 from tidelog.spark.stopped import plan_of_files, read_files
-from tidelog.wire.errors import WireError
+from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.records import BatchHeader, iterate_batches
 
 _LOG = logging.getLogger("tidelog.spark")
@@ -89,7 +91,9 @@ class RangeReader:
 
     def __init__(self, client: Client, wanted: OffsetRange, options: SourceOptions) -> None:
         fetching = options.fetching
+        self._client = client
         self._network = client.network
+        self._looks_in_vain = 0
         self._wanted = wanted
         self._options = options
         self._patience_ns = ms(fetching.patience_ms)
@@ -119,7 +123,7 @@ class RangeReader:
             yield from rows
 
     def _next(self) -> Fetched | None:
-        """The next answer; None where the log ends before the range does."""
+        """The next answer; None if the log ends before the range does, and that is no failure."""
         until = Instant(self._network.now() + self._patience_ns)
         while self._coming is None:
             now = self._network.now()
@@ -128,6 +132,8 @@ class RangeReader:
             self._coming = self._consumer.poll(min(until, Instant(now + _LOOK_NS)))
             resets, self._consumer.resets = self._consumer.resets, []
             if not all(self._goes_on_after(one) for one in resets):
+                return None
+            if self._coming is None and not resets and self._has_ended():
                 return None
         fetched, self._coming = self._coming, None
         return fetched
@@ -140,6 +146,40 @@ class RangeReader:
         # The batch at that offset may begin before it.
         self._decoder.next_offset = max(self._decoder.next_offset, reset.found)
         return reset.asked <= reset.found < self._wanted.end
+
+    def _has_ended(self) -> bool:
+        """Whether the log ends before the range does, so that waiting is of no use.
+
+        The range was planned by an end that the log had. A leader that answers for its end knows
+        all that was committed before its election, so a lower end means that records are gone.
+        """
+        try:
+            loss = self._missing_end()
+        except ClientError as error:
+            _LOG.info("%s: the end of its log is not known: %s", name_of(self._wanted.place), error)
+            return False
+        if loss is not None:
+            tell([loss], fails=self._options.fail_on_data_loss)
+        return loss is not None
+
+    def _missing_end(self) -> Loss | None:
+        """What is gone behind the last record that was read, as the cluster has it now."""
+        place, client = self._wanted.place, self._client
+        topic, number = place
+        client.run(refresh(client.view, [topic]), _LOOK_NS)
+        is_unknown = client.view.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_unknown or 0 < client.view.partition_count(topic) <= number:
+            # A broker that has just started may not have heard of the topic yet.
+            self._looks_in_vain += 1
+            is_certain = self._looks_in_vain >= LOOKS_FOR_A_TOPIC
+            return vanished(place, self._decoder.next_offset) if is_certain else None
+        self._looks_in_vain = 0
+        found = client.run(peek_offsets(client.view, {place: END}), _LOOK_NS).get(place)
+        if found is None or found.offset >= self._wanted.end:
+            return None
+        if self._decoder.next_offset < found.offset:
+            return None  # what is left of the log must be read first, however long that takes
+        return cut_off(place, self._wanted.end, found.offset)
 
     def _loss(self, reset: Reset) -> Loss | None:
         if reset.found < reset.asked:
