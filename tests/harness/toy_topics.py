@@ -1,5 +1,6 @@
-"""A cluster of one broker that knows nothing but topics, offsets and timestamps: for plans."""
+"""A cluster of one broker that knows topics, offsets, timestamps and small records: for plans."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +9,13 @@ from tidelog.clients.asking import Address, Ask
 from tidelog.clients.client import Client
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages.k01_fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from tidelog.wire.messages.k02_list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -26,6 +34,10 @@ from tidelog.wire.messages.k08_offset_commit import (
     OffsetCommitResponseTopic,
 )
 from tidelog.wire.messages.k10_find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.wire.records import EndMarker, Record, build_batch, build_marker, place_batch
+
+_BATCHES = 3
+"""In one answer."""
 
 
 @dataclass
@@ -36,14 +48,36 @@ class Log:
     latest: int = 0
     stable: int | None = None
     """Where a transaction is open."""
+    markers: Mapping[int, int] = field(default_factory=dict)
+    """Offsets of transactions' markers, which have times of their own in seconds."""
+
+    def seconds(self, offset: int) -> int:
+        return self.markers.get(offset, offset)
 
     def find(self, timestamp: int, isolation: int) -> int:
         if timestamp == -2:
             return self.earliest
         if timestamp == -1:
             return self.stable if isolation and self.stable is not None else self.latest
-        first = max(self.earliest, -(-timestamp // 1000))
-        return first if first < self.latest else -1
+        young = (
+            offset
+            for offset in range(self.earliest, self.find(-1, isolation))
+            if self.seconds(offset) * 1000 >= timestamp
+        )
+        return next(young, -1)
+
+    def fetch(self, offset: int, isolation: int) -> bytes:
+        """A few batches from there on, of one record each."""
+        found = bytearray()
+        for at in range(offset, min(offset + _BATCHES, self.find(-1, isolation))):
+            time = self.seconds(at) * 1000
+            if at in self.markers:
+                batch = build_marker(EndMarker(1, 0, 0, committed=True), time)
+            else:
+                batch = build_batch([Record(0, time, None, b"%d" % at)])
+            place_batch(batch, 0, base_offset=at, leader_epoch=0)
+            found += batch
+        return bytes(found)
 
 
 @dataclass
@@ -57,8 +91,8 @@ class ToyTopics:
     def network(self) -> FakeNetwork:
         return FakeNetwork(self.answer)
 
-    def client(self) -> Client:
-        return Client(self.network(), [Address("b0", 9092)])
+    def client(self, network: FakeNetwork | None = None) -> Client:
+        return Client(network or self.network(), [Address("b0", 9092)])
 
     def answer(self, _to: Address, ask: Ask) -> Any:
         match ask.message:
@@ -66,6 +100,8 @@ class ToyTopics:
                 return self._metadata(ask.message)
             case ListOffsetsRequest():
                 return self._offsets(ask.message)
+            case FetchRequest():
+                return self._fetch(ask.message)
             case OffsetCommitRequest():
                 return self._commit(ask.message)
             case _:
@@ -107,6 +143,29 @@ class ToyTopics:
                 )
                 for topic in request.topics
             ]
+        )
+
+    def _fetch(self, request: FetchRequest) -> FetchResponse:
+        return FetchResponse(
+            responses=[
+                FetchableTopicResponse(
+                    topic=topic.topic,
+                    partitions=[
+                        self._fetched(topic.topic, one, request.isolation_level)
+                        for one in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _fetched(self, topic: str, asked: FetchPartition, isolation: int) -> PartitionData:
+        log = self.topics[topic][asked.partition]
+        return PartitionData(
+            partition_index=asked.partition,
+            error_code=0,
+            high_watermark=log.latest,
+            records=memoryview(log.fetch(asked.fetch_offset, isolation)),
         )
 
     def _commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.plans import Reply, drive, view_of
-from tidelog.clients.asking import Call
+from harness.toy_topics import Log, ToyTopics
+from tidelog.clients.cluster_view import refresh
 from tidelog.clients.consumer.offsets import (
     Anchor,
     Place,
@@ -14,11 +14,6 @@ from tidelog.clients.consumer.offsets import (
 )
 from tidelog.kernel.ids import Offset, Partition, TopicPartition
 from tidelog.kernel.instant import WallMs
-from tidelog.wire.messages.k02_list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
 
 NOW = WallMs(1_800_000_000_000)
 HOUR = 3_600_000
@@ -102,21 +97,6 @@ def test_lengths_of_time(text: str, expected: int | None) -> None:
     assert duration_ms(text) == expected
 
 
-def log_of(start: int, end: int) -> object:
-    """A partition whose record n has timestamp n."""
-
-    def answer(call: Call) -> Reply:
-        (asked,) = call.ask.message.topics[0].partitions
-        if asked.timestamp < 0:
-            offset = end if asked.timestamp == -1 else start
-        else:
-            offset = max(start, asked.timestamp) if asked.timestamp < end else -1
-        row = ListOffsetsPartitionResponse(partition_index=0, error_code=0, offset=offset)
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[row])])
-
-    return answer
-
-
 @pytest.mark.parametrize(
     ("text", "first", "stop"),
     [
@@ -132,8 +112,9 @@ def log_of(start: int, end: int) -> object:
     ],
 )
 def test_a_range_has_its_place_in_a_log(text: str, first: int, stop: int | None) -> None:
-    # Now is 15 after half an hour: the log's clock ticks once in two minutes of these texts.
-    span = parse_range(text, WallMs(HOUR // 2 + 15))
-    plan = plan_offsets(view_of(0), [ZERO], span)
-    places = drive(plan, log_of(10, 30))  # type: ignore[arg-type]  # a function of a call
+    # Record n was written n seconds after 1970, and it is 15 seconds past the first half hour.
+    span = parse_range(text, WallMs(HOUR // 2 + 15_000))
+    client = ToyTopics({"t": [Log(10, 30)]}).client()
+    client.run(refresh(client.view, None))
+    places = client.run(plan_offsets(client.view, [ZERO], span))
     assert places == {ZERO: Place(Offset(first), None if stop is None else Offset(stop))}

@@ -60,6 +60,15 @@ def test_a_timestamp_is_the_first_record_that_is_not_older() -> None:
     assert edges(planned(two(), **given)) == [("t", 0, 10, 15), ("t", 1, 2, 5)]
 
 
+def test_times_are_those_of_records_also_where_transactions_ended_later() -> None:
+    markers = {12: 5_000, 19: 5_000}
+    toy = ToyTopics({"t": [Log(10, 20, markers=markers)]})
+    assert edges(planned(toy, startingTimestamp="15000")) == [("t", 0, 15, 20)]
+    assert edges(planned(toy, endingTimestamp="15000")) == [("t", 0, 10, 15)]
+    with pytest.raises(OptionError, match="no record of t-0 is as young"):
+        planned(toy, startingTimestamp="19000")
+
+
 def test_a_start_for_which_no_record_is_young_enough_fails_or_is_the_end() -> None:
     with pytest.raises(OptionError, match="no record of t-1 is as young"):
         planned(two(), startingTimestamp="6000")

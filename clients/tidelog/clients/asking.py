@@ -122,6 +122,9 @@ class Pause:
 
     wait_ns: int
     because: str
+    renews: bool = False
+    """The plan has made progress: the time that it may take begins again. For plans that read
+    much; a plan that asks the same again and again must not say so."""
 
 
 Step = list[Call] | Pause

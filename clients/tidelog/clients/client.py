@@ -60,7 +60,10 @@ class Client:
         raise UnreachableError(f"no broker answers ({'; '.join(tried)})")
 
     def run(self, plan: Plan[ResultT], timeout_ns: int | None = None) -> ResultT:
-        """Do a plan to its end and return what it found, or raise TimedOutError."""
+        """Do a plan to its end and return what it found, or raise TimedOutError.
+
+        The time counts from the last pause in which the plan told progress.
+        """
         timeout = self._timeout_ns if timeout_ns is None else timeout_ns
         until = self._until(timeout)
         outcomes: list[Outcome] = []
@@ -68,6 +71,7 @@ class Client:
             step = next(plan)
             while True:
                 if isinstance(step, Pause):
+                    until = self._until(timeout) if step.renews else until
                     self._pause(step, until, timeout)
                     outcomes = []
                 else:

@@ -10,6 +10,7 @@ from tidelog.clients.admin.leaders import name_of
 from tidelog.clients.admin.offsets import END, START, list_offsets
 from tidelog.clients.asking import Pause, Plan
 from tidelog.clients.cluster_view import ClusterView, refresh
+from tidelog.clients.consumer.at_times import first_at_times
 from tidelog.clients.retry import BACKOFF
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Partition, TopicPartition
@@ -98,13 +99,14 @@ def resolve(
 def _at_times(
     view: ClusterView, partitions: Collection[TopicPartition], times: Times, isolation: Isolation
 ) -> Plan[tuple[Positions, list[TopicPartition]]]:
-    """The first records that are not older, and the partitions that have none."""
+    """The first records that a reader sees and that are not older; partitions that have none."""
     given = times.by_partition
     if times.everywhere is not None:
         given = dict.fromkeys(partitions, times.everywhere)
     check_named(partitions, given)
-    found = yield from _ask(view, given, isolation)
-    return found, [one for one, offset in found.items() if offset < 0]
+    found = yield from first_at_times(view, given, isolation)
+    offsets: Positions = {one: where.offset for one, where in found.items()}
+    return offsets, [one for one, offset in offsets.items() if offset < 0]
 
 
 def ends_now(
@@ -185,7 +187,10 @@ def check_order(start: Positions, end: Positions, ending: Bound) -> None:
 def _narrowed(
     view: ClusterView, pushed: Pushed, start: Positions, end: Positions, level: Isolation
 ) -> Plan[tuple[Positions, Positions]]:
-    """What is left of the ranges under the filters of the query."""
+    """What is left of the ranges under the filters of the query.
+
+    A time needs only a lower bound here, so it may be the marker of a transaction.
+    """
     kept = {one: max(where, pushed.first) for one, where in start.items() if pushed.keeps(one)}
     ends = {one: min(end[one], pushed.end) for one in kept}
     if pushed.not_before_ms is not None:

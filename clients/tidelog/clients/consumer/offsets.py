@@ -13,6 +13,7 @@ from enum import Enum, auto
 from tidelog.clients.admin.offsets import END, START, FoundOffset, list_offsets
 from tidelog.clients.asking import Plan
 from tidelog.clients.cluster_view import ClusterView
+from tidelog.clients.consumer.at_times import first_at_times
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Offset, TopicPartition
 from tidelog.kernel.instant import WallMs
@@ -80,7 +81,10 @@ def plan_offsets(
     span: Range,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> Plan[dict[TopicPartition, Place]]:
-    """Where the range is in each partition, now: an end that is asked for is today's."""
+    """Where the range is in each partition, now: an end that is asked for is today's.
+
+    A time is the first record at or after it that a reader sees under this isolation level.
+    """
     wanted = list(partitions)
     starts = yield from list_offsets(view, dict.fromkeys(wanted, START), isolation)
     ends = yield from list_offsets(view, dict.fromkeys(wanted, END), isolation)
@@ -88,7 +92,7 @@ def plan_offsets(
     for point in (span.first, span.stop):
         if point is not None and point.anchor is Anchor.TIME:
             asked = dict.fromkeys(wanted, point.amount)
-            times[point.amount] = yield from list_offsets(view, asked, isolation)
+            times[point.amount] = yield from first_at_times(view, asked, isolation)
 
     def place(point: Point, one: TopicPartition) -> Offset:
         low, high = starts[one].offset, ends[one].offset

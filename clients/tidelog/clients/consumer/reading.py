@@ -32,6 +32,17 @@ class Fetched:
 
     def records(self) -> Iterator[Record]:
         """Records from the position on; when it ends, the position is behind the last batch."""
+        yield from self._records()
+
+    def first_not_older(self, timestamp: int) -> Record | None:
+        """The first record from the position on that is at least as young.
+
+        Batches that are older as a whole are not unpacked.
+        """
+        return next((one for one in self._records(timestamp) if one.timestamp >= timestamp), None)
+
+    def _records(self, not_before: int | None = None) -> Iterator[Record]:
+        """All of them, or those of batches that have a record at or after a time."""
         skipping = Hidden(self.aborted)
         for header, batch in iterate_batches(self.view):
             if header.last_offset < self.position:
@@ -40,7 +51,8 @@ class Fetched:
             if not check_crc(batch):
                 raise WireError(f"{self.partition}: CRC of the batch at {header.base_offset}")
             self.epoch = Epoch(header.partition_leader_epoch)
-            if skipping.shows(header, batch):
+            is_young = not_before is None or header.max_timestamp >= not_before
+            if skipping.shows(header, batch) and is_young:
                 yield from self._records_of(batch)
             self.position = Offset(header.next_offset)
 

@@ -11,6 +11,7 @@ from tidelog.clients.admin.group_offsets import commit_offsets, committed_offset
 from tidelog.clients.admin.groups import describe_group
 from tidelog.clients.admin.offsets import END, START, list_offsets
 from tidelog.clients.client import Client
+from tidelog.clients.consumer.at_times import first_at_times
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.tools.completing import topic_names
@@ -233,7 +234,7 @@ def _place(text: str) -> tuple[str, list[int]]:
 def _rows(client: Client, name: str, scope: Sequence[TopicPartition], goal: Goal) -> list[Row]:
     committed = client.run(committed_offsets(client.view, name))
     starts, ends = (_offsets(client, scope, at) for at in (START, END))
-    times = _offsets(client, scope, goal.number) if goal.to is To.TIME else {}
+    times = _at_time(client, scope, goal.number) if goal.to is To.TIME else {}
     known = {
         one: Known(
             starts[one],
@@ -254,6 +255,15 @@ def _offsets(
 ) -> Mapping[TopicPartition, int]:
     wanted = dict.fromkeys(scope, at)
     found = client.run(list_offsets(client.view, wanted, Isolation.READ_UNCOMMITTED))
+    return {one: offset.offset for one, offset in found.items()}
+
+
+def _at_time(
+    client: Client, scope: Sequence[TopicPartition], timestamp: int
+) -> Mapping[TopicPartition, int]:
+    """The first records that are not older; markers of transactions do not count."""
+    wanted = dict.fromkeys(scope, timestamp)
+    found = client.run(first_at_times(client.view, wanted, Isolation.READ_UNCOMMITTED))
     return {one: offset.offset for one, offset in found.items()}
 
 
