@@ -1,7 +1,7 @@
 """The data source's readers and writers called as Spark would, in a process without a JVM."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -37,8 +37,15 @@ class Place:
         self, *, name: str | None = None, partitions: int = 1, replicas: int = 1, **configs: str
     ) -> str:
         """A new one, which all brokers know."""
-        name = name or f"t-{os.urandom(4).hex()}"
-        new = NewTopic(name, partitions, replicas, _dotted(configs))
+        return self.configured(
+            name or f"t-{os.urandom(4).hex()}", partitions, _dotted(configs), replicas=replicas
+        )
+
+    def configured(
+        self, name: str, partitions: int, configs: Mapping[str, str], *, replicas: int = 1
+    ) -> str:
+        """The same, with settings by their own names."""
+        new = NewTopic(name, partitions, replicas, dict(configs))
         (done,) = self.client.run(create_topics(self.client.view, [new]))
         assert done.code is ErrorCode.NONE, done
         self.client.run(wait_for_topics(self.client.view, [new.name]))
