@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
+from harness.old_cluster import Log, Stretch
+from harness.old_messages import message_set
 from harness.spark_plain import Place
 from tidelog.clients.admin.delete_records import delete_records
 from tidelog.clients.producer.producer import Producer
@@ -14,7 +16,7 @@ from tidelog.clients.settings import Isolation, ProducerSettings
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.spark.planning import begins_now, ends_now
 from tidelog.wire.codecs import Codec
-from tidelog.wire.records import Record, build_batch, seal
+from tidelog.wire.records import MAGIC, Record, build_batch, seal
 
 THEN_MS: Final = 1_700_000_000_000
 _ODD_TIMES: Final = (-1, 0, 1, 999, THEN_MS - 10**10, THEN_MS + 10**12, 253_402_300_799_999)
@@ -158,6 +160,46 @@ def _delete_some(place: Place, chance: Random, drawn: Drawn) -> None:
     ends = client.run(ends_now(client.view, places, Isolation.READ_UNCOMMITTED))
     before = {one: chance.randint(0, end) for one, end in ends.items()}
     client.run(delete_records(client.view, before))
+
+
+def drawn_old_topics(chance: Random, prefix: str) -> tuple[Drawn, dict[str, list[Log]]]:
+    """Logs of one or two topics that began in message format 0 or 1; no marker is in them."""
+    drawn = Drawn(prefix)
+    logs: dict[str, list[Log]] = {}
+    for letter in "ab"[: chance.choice((1, 2))]:
+        name = f"{prefix}-{letter}"
+        count = drawn.counts[name] = chance.choice((1, 2, 3))
+        logs[name] = [_old_log(chance) for _ in range(count)]
+    return drawn, logs
+
+
+def _old_log(chance: Random) -> Log:
+    log = Log()
+    offset = chance.choice((0, 0, 7))
+    for magic in sorted(chance.choices((0, 1, 2), k=chance.randint(0, 8))):
+        records = []
+        for record in drawn_records(chance, chance.choice((1, 2, 7, 40))):
+            offset += chance.choice((0, 0, 0, 0, 3))  # compaction has left some out
+            plain = record if magic == MAGIC else record._replace(headers=())
+            records.append(plain._replace(offset=offset))
+            offset += 1
+        log.stretches.append(_old_stretch(chance, magic, records))
+    return log
+
+
+def _old_stretch(chance: Random, magic: int, records: list[Record]) -> Stretch:
+    if magic == MAGIC:
+        return Stretch(bytes(build_batch(records, codec=chance.choice(list(Codec)))), records)
+    codec = chance.choice((Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4))
+    append_time = THEN_MS + chance.randint(0, 100_000) if chance.random() < 0.3 else None
+    if magic == 0:
+        append_time = -1
+        data = message_set(0, records, codec=codec)
+    else:
+        data = message_set(1, records, codec=codec, append_time=append_time)
+    if append_time is None:
+        return Stretch(data, records)
+    return Stretch(data, [one._replace(timestamp=append_time) for one in records])
 
 
 # -- options

@@ -4,6 +4,7 @@ Run as a program; it prints one JSON document: how many cases were compared, tho
 after how many cases each planted fault was found.
 """
 
+import itertools
 import json
 import sys
 import time
@@ -15,7 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from harness.spark_drawn import Asked, Drawn, drawn_options, drawn_topics
+from harness.old_cluster import old_cluster
+from harness.spark_drawn import Asked, Drawn, drawn_old_topics, drawn_options, drawn_topics
 from harness.spark_plain import Place
 from harness.spark_program import CONF
 from tidelog.spark.datasource import BatchReader, TidelogDataSource
@@ -24,6 +26,8 @@ from tidelog.spark.sessions import session
 
 COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampType", "headers")
 CASES_PER_TOPICS = 5
+OLD_EACH = 5
+"""Of so many clusters one has messages of old formats."""
 _LOOKS = 3
 """A pass of the cleaner between two reads changes what a compacted topic has."""
 
@@ -148,35 +152,52 @@ class Comparison:
     """Cases of one seed, and what came of them."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, seed: int) -> None:
-        self._sources = Sources(spark, bootstrap)
-        self._place = Place(bootstrap)
+        self._spark = spark
+        self._bootstrap = bootstrap
         self._seed = seed
         for plant in PLANTS:
             spark.dataSource.register(plant)
         self.done = 0
         self.differ: list[dict[str, Any]] = []
         self.caught: dict[str, int] = {}
-        self.seen = dict.fromkeys(("markers", "compacted", "by time", "committed only"), 0)
+        kinds = ("markers", "compacted", "by time", "committed only", "old formats")
+        self.seen = dict.fromkeys(kinds, 0)
 
     def topics(self, cases: int) -> None:
         """Make topics, and read them in several ways."""
-        chance = Random(f"{self._seed} {self.done}")
-        drawn = drawn_topics(self._place, chance, f"f{self._seed}x{self.done}")
-        for _ in range(cases):
-            asked = drawn_options(self._place, chance, drawn)
-            self.done += 1
-            self._note(drawn, asked)
-            said = self._sources.difference(drawn, asked)
-            if said:
-                self.differ.append({"case": self.done, "says": said, "asked": repr(asked)})
-            self._look_for_plants(drawn, asked)
+        chance, prefix = self._next()
+        place = Place(self._bootstrap)
+        drawn = drawn_topics(place, chance, prefix)
+        self._read(place, chance, drawn, cases)
         for producer in drawn.unfinished:
             producer.abort()
 
-    def _look_for_plants(self, drawn: Drawn, asked: Asked) -> None:
+    def old_topics(self, cases: int) -> None:
+        """The same of a cluster that has messages of formats 0 and 1."""
+        chance, prefix = self._next()
+        drawn, logs = drawn_old_topics(chance, prefix)
+        with old_cluster(logs) as bootstrap:
+            self._read(Place(bootstrap), chance, drawn, cases)
+        self.seen["old formats"] += cases
+
+    def _next(self) -> tuple[Random, str]:
+        return Random(f"{self._seed} {self.done}"), f"f{self._seed}x{self.done}"
+
+    def _read(self, place: Place, chance: Random, drawn: Drawn, cases: int) -> None:
+        sources = Sources(self._spark, place.bootstrap)
+        for _ in range(cases):
+            asked = drawn_options(place, chance, drawn)
+            self.done += 1
+            self._note(drawn, asked)
+            said = sources.difference(drawn, asked)
+            if said:
+                self.differ.append({"case": self.done, "says": said, "asked": repr(asked)})
+            self._look_for_plants(sources, drawn, asked)
+
+    def _look_for_plants(self, sources: Sources, drawn: Drawn, asked: Asked) -> None:
         for plant in PLANTS:
             name = plant.name()
-            if name not in self.caught and self._sources.difference(drawn, asked, name):
+            if name not in self.caught and sources.difference(drawn, asked, name):
                 self.caught[name] = self.done
 
     def _note(self, drawn: Drawn, asked: Asked) -> None:
@@ -190,8 +211,9 @@ def main(asked: dict[str, Any]) -> None:
     spark = session("local[2]", conf={**CONF, "spark.jars": asked["jars"]})
     comparison = Comparison(spark, asked["bootstrap"], asked["seed"])
     began = time.monotonic()
+    turns = itertools.cycle([*[comparison.topics] * (OLD_EACH - 1), comparison.old_topics])
     while comparison.done < asked["cases"]:
-        comparison.topics(min(CASES_PER_TOPICS, asked["cases"] - comparison.done))
+        next(turns)(min(CASES_PER_TOPICS, asked["cases"] - comparison.done))
     found = {
         "cases": comparison.done,
         "differ": comparison.differ,

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from harness.old_messages import message_set
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Partition
 from tidelog.spark import decoder as decoding
@@ -13,6 +14,7 @@ from tidelog.spark.arrow import ALL, PLAIN, BadBatchError, Columns, Decoder
 from tidelog.spark.varints import read_varints
 from tidelog.spark.walk import Chains, walk
 from tidelog.wire.codecs import Codec
+from tidelog.wire.old_messages import only_batches
 from tidelog.wire.records import (
     TRANSACTIONAL_BIT,
     EndMarker,
@@ -215,6 +217,13 @@ def test_what_has_no_magic_of_ours_is_refused() -> None:
     data = bytearray(batch(0, 3))
     data[16] = 1
     assert "magic 1" in refused(data).reason
+
+
+def test_a_record_of_message_format_0_has_no_kind_of_time() -> None:
+    data = message_set(0, [Record(5, 0, b"k", b"v")]) + batch(6, 1)
+    (rows,) = decoder(columns=ALL).feed(only_batches(memoryview(data)))
+    assert rows.column("timestampType").to_pylist() == [-1, 0]
+    assert [one.timestamp() for one in rows.column("timestamp").to_pylist()] == [-0.001, 1.0]
 
 
 # -- varints ------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from tidelog.wire.records import (
     CONTROL_BIT,
     HEADER,
     HEADER_BYTES,
+    NO_TIMESTAMP_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
     check_crc,
@@ -131,6 +132,12 @@ class _Headers:
     @property
     def is_append_time(self) -> Numbers:
         return (self.column("attributes") & APPEND_TIME_BIT) // APPEND_TIME_BIT
+
+    @property
+    def timestamp_types(self) -> Numbers:
+        """0: the producer's time, 1: the broker's, -1: none, as in message format 0."""
+        has_none = (self.column("attributes") & NO_TIMESTAMP_BIT).astype(np.bool_)
+        return np.where(has_none, -1, self.is_append_time)
 
 
 class Decoder:
@@ -304,7 +311,7 @@ class Decoder:
                 case Column.TIMESTAMP:
                     arrays.append(self._timestamps(headers, fields))
                 case Column.TIMESTAMP_TYPE:
-                    types = headers.is_append_time.astype(np.int32)
+                    types = headers.timestamp_types.astype(np.int32)
                     arrays.append(pa.array(np.repeat(types, headers.column("record_count"))))
                 case Column.HEADERS:
                     arrays.append(gather_headers(data, fields.headers))

@@ -29,6 +29,8 @@ APPEND_TIME_BIT = 1 << 3
 TRANSACTIONAL_BIT = 1 << 4
 CONTROL_BIT = 1 << 5
 DELETE_HORIZON_BIT = 1 << 6
+NO_TIMESTAMP_BIT = 1 << 7
+"""Unused by Kafka: batches have it that were made of messages of format 0, which have no time."""
 
 _LENGTH_AT = 8
 _EPOCH_AT = 12

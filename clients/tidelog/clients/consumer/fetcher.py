@@ -8,6 +8,7 @@ answers may hold.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tidelog.clients.admin.leaders import name_of
 from tidelog.clients.asking import Ask, Call, Lost, is_transient
 from tidelog.clients.cluster_view import STALE, ClusterView, known_code
 from tidelog.clients.consumer.reading import Fetched
@@ -24,7 +25,7 @@ from tidelog.kernel.ids import (
     Uuid,
 )
 from tidelog.kernel.instant import Instant
-from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
+from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected, WireError
 from tidelog.wire.messages.k01_fetch import API as FETCH
 from tidelog.wire.messages.k01_fetch import (
     FetchPartition,
@@ -33,6 +34,7 @@ from tidelog.wire.messages.k01_fetch import (
     FetchTopic,
     PartitionData,
 )
+from tidelog.wire.old_messages import only_batches
 
 FETCH_VERSION_OF_NAMES = 12
 """The last version that carries topic names: all that a cluster without topic ids understands."""
@@ -230,7 +232,7 @@ class Fetcher:
         return Fetched(
             partition,
             reading.position,
-            records,
+            _batches(partition, records),
             answer.aborted_transactions or (),
             reading.high_watermark,
         )
@@ -249,6 +251,14 @@ class Fetcher:
             reading.failures += 1
             reading.retry_at = Instant(now + BACKOFF.wait(reading.failures))
             self.stale.add(partition[0])
+
+
+def _batches(partition: TopicPartition, records: memoryview) -> memoryview:
+    """What an old cluster stores in formats 0 and 1 becomes record batches here."""
+    try:
+        return only_batches(records)
+    except WireError as failure:
+        raise WireError(f"{name_of(partition)}: {failure}") from None
 
 
 def _by_partition(call: FetchCall, message: FetchResponse) -> dict[TopicPartition, PartitionData]:
