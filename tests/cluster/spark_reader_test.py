@@ -136,6 +136,37 @@ def test_a_cluster_that_is_stopped_is_read_from_its_files(tmp_path: Path) -> Non
             read_stopped(subscribe="nix")
 
 
+def test_topics_without_a_record_are_there_also_when_the_cluster_is_stopped(
+    tmp_path: Path,
+) -> None:
+    with Cluster(tmp_path) as cluster:
+        place = Place(cluster.bootstrap)
+        empty, deleted, half = place.topic(partitions=2), place.topic(), place.topic(partitions=2)
+        producer = confluent_kafka.Producer({"bootstrap.servers": place.bootstrap})
+        producer.produce(half, b"one", partition=1)
+        assert producer.flush(30) == 0
+        delete_topic(place, deleted)
+        cluster.stop()
+        given = {"tidelog.read": "segments", "tidelog.dataDirs": str(cluster.data)}
+
+        def values(**more: str) -> list[bytes]:
+            options = source_options({**given, **more}, Mode.BATCH)
+            return [row["value"] for row in rows_of(options, Pushed())]
+
+        assert values(subscribe=empty) == []
+        assert values(subscribe=f"{half},{empty}") == [b"one"]
+        starts = {"assign": json.dumps({half: [0, 1]})}
+        starts["startingOffsets"] = json.dumps({half: {"0": 0, "1": 0}})
+        assert values(**starts) == [b"one"]
+        with pytest.raises(OptionError, match=f"{deleted}: no such topic"):
+            values(subscribe=deleted)
+        with pytest.raises(OptionError, match=f"{half}-2: no such topic or partition"):
+            values(assign=json.dumps({half: [0, 2]}))
+        only_logs = {"tidelog.dataDirs": str(cluster.data / "broker-0/log0")}
+        with pytest.raises(OptionError, match=f"{empty}: no such topic"):
+            values(subscribe=empty, **only_logs)
+
+
 def transact(place: Place, topic: str, values: Sequence[bytes], *, commit: bool) -> None:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": place.bootstrap, "transactional.id": topic}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.kernel.failures import CorruptError
-from tidelog.kernel.ids import ZERO_UUID, Partition, TopicPartition, Uuid
+from tidelog.kernel.ids import ZERO_UUID, Partition, TopicPartition, Uuid, uuid_from_text
 from tidelog.wire import checkpoints
 from tidelog.wire.log_files import LOG_SUFFIX, offsets_with_suffix
 
@@ -53,6 +53,17 @@ def partitions_in(places: Sequence[Path]) -> set[TopicPartition]:
     names = (one.name for logs in _log_folders(places) for one in logs.iterdir() if one.is_dir())
     parts = (name.rpartition("-") for name in names)
     return {(topic, Partition(int(number))) for topic, _, number in parts if number.isdecimal()}
+
+
+def log_directories_in(places: Sequence[Path]) -> frozenset[Uuid]:
+    """The ids of all that brokers have signed."""
+    found = set()
+    for logs in _log_folders(places):
+        meta = checkpoints.META_PROPERTIES
+        said = checkpoints.decode_properties((logs / meta).read_bytes(), place=meta)
+        if "directory.id" in said:
+            found.add(uuid_from_text(said["directory.id"]))
+    return frozenset(found)
 
 
 def _log_folders(places: Sequence[Path]) -> Iterator[Path]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.kernel.ids import TopicPartition
+from tidelog.spark.noted_topics import noted_partitions
 from tidelog.spark.offsets import OffsetRange, Positions, ranges_between, split
 from tidelog.spark.options import (
     EARLIEST,
@@ -18,7 +19,7 @@ from tidelog.spark.options import (
 )
 from tidelog.spark.planning import check_all_there, check_named, check_order, found_among
 from tidelog.spark.pushdown import Pushed
-from tidelog.spark.replicas import partitions_in
+from tidelog.spark.replicas import log_directories_in, partitions_in
 from tidelog.spark.segments import SegmentReader, Span, bounds
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -27,10 +28,14 @@ _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 def plan_of_files(options: SourceOptions, pushed: Pushed) -> list[OffsetRange]:
     """The ranges of one batch, as far as brokers have noted what is committed."""
     places = _places(options)
-    found = found_among(partitions_in(places), _INTERNAL, options.wanted)
+    there = partitions_in(places)
+    empty = noted_partitions(places, log_directories_in(places)) - there
+    found = found_among(there | empty, _INTERNAL, options.wanted)
     check_all_there(found)
     level = options.fetching.isolation
-    known = {one: bounds(places, one, level) for one in found.partitions}
+    known = {
+        one: (0, 0) if one in empty else bounds(places, one, level) for one in found.partitions
+    }
     earliest = {one: start for one, (start, _) in known.items()}
     latest = {one: end for one, (_, end) in known.items()}
     start = _resolve(options.starting, found.partitions, earliest, latest)
