@@ -210,7 +210,9 @@ class Asked:
     """Options for both sources; `times` apart, for the connector takes markers for records."""
 
     options: Mapping[str, str]
-    times: Mapping[str, int]
+    times: Mapping[str, int] = field(default_factory=dict)
+    where: str = ""
+    """A filter of the query, which narrows what is read with tidelog.pushdown."""
 
 
 def drawn_options(place: Place, chance: Random, drawn: Drawn) -> Asked:
@@ -237,7 +239,30 @@ def drawn_options(place: Place, chance: Random, drawn: Drawn) -> Asked:
         names = chance.choice((("startingTimestamp",), ("endingTimestamp",), _BOTH_TIMES))
         times = sorted(THEN_MS + chance.randint(-1_000, 101_000) for _ in names)
         return Asked(options, dict(zip(names, times, strict=True)))
-    return Asked(options | _range(place, chance, partitions, level), {})
+    where = _filter(chance, drawn) if chance.random() < 0.3 else ""
+    return Asked(options | _range(place, chance, partitions, level), where=where)
+
+
+def _filter(chance: Random, drawn: Drawn) -> str:
+    """One or two conditions of the kinds that are pushed down, and of some that are not."""
+    number, time = chance.randint(0, 60), THEN_MS + chance.randint(-1_000, 101_000)
+    moment = chance.choice((-(10**12), -6, -5, -3, -2, -1, 0, 1, time, time, time))
+    sign = chance.choice((">", ">=", "=", "<", "<="))
+    conditions = (
+        f"offset {sign} {number}",
+        f"offset in ({number}, null)",
+        f"offset in ({number}, 3, {number * 2})",
+        f"partition {sign} {chance.randint(0, 3)}",
+        "partition in (0, 2, null)",
+        f"topic = '{chance.choice(list(drawn.counts))}'",
+        f"topic in ('{drawn.prefix}-a', null)",
+        f"timestamp {sign} timestamp_millis({moment})",
+        f"timestamp {sign} timestamp_millis({moment})",
+        "key is not null",
+        f"not (offset > {number})",
+        f"(offset = {number} or partition = 1)",
+    )
+    return " and ".join(chance.sample(conditions, chance.randint(1, 2)))
 
 
 _BOTH_TIMES: Final = ("startingTimestamp", "endingTimestamp")

@@ -78,10 +78,13 @@ class Sources:
         self._spark = spark
         self._bootstrap = bootstrap
 
-    def rows(self, source: str, options: Mapping[str, Any]) -> list[Row]:
+    def rows(self, source: str, options: Mapping[str, Any], where: str = "") -> list[Row]:
         """In order of topic, partition and offset."""
+        if where and source != "kafka":
+            options = {**options, "tidelog.pushdown": "true"}
         reader = self._spark.read.format(source).option("kafka.bootstrap.servers", self._bootstrap)
         frame = reader.options(**{name: str(one) for name, one in options.items()}).load()
+        frame = frame.where(where) if where else frame
         columns = [name for name in COLUMNS if name in frame.columns]
         table = frame.selectExpr(*map(_exact, columns)).toArrow()
         rows = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
@@ -91,7 +94,7 @@ class Sources:
         """What the connector reads. It takes markers for records where it looks for a time, so
         there its rows of the whole topics are cut here."""
         if not asked.times:
-            return self.rows("kafka", asked.options)
+            return self.rows("kafka", asked.options, asked.where)
         if not drawn.has_markers:
             strategy = {"startingOffsetsByTimestampStrategy": "latest"}
             return self.rows("kafka", {**asked.options, **asked.times, **strategy})
@@ -99,7 +102,7 @@ class Sources:
 
     def found(self, asked: Asked, source: str = "tidelog") -> list[Row]:
         strategy = {"startingOffsetsByTimestampStrategy": "latest"} if asked.times else {}
-        return self.rows(source, {**asked.options, **asked.times, **strategy})
+        return self.rows(source, {**asked.options, **asked.times, **strategy}, asked.where)
 
     def difference(self, drawn: Drawn, asked: Asked, source: str = "tidelog") -> str:
         """Nothing where both give the same rows."""
@@ -160,7 +163,7 @@ class Comparison:
         self.done = 0
         self.differ: list[dict[str, Any]] = []
         self.caught: dict[str, int] = {}
-        kinds = ("markers", "compacted", "by time", "committed only", "old formats")
+        kinds = ("markers", "compacted", "by time", "committed only", "filtered", "old formats")
         self.seen = dict.fromkeys(kinds, 0)
 
     def topics(self, cases: int) -> None:
@@ -203,6 +206,7 @@ class Comparison:
     def _note(self, drawn: Drawn, asked: Asked) -> None:
         self.seen["markers"] += drawn.has_markers
         self.seen["compacted"] += drawn.is_compacted
+        self.seen["filtered"] += bool(asked.where)
         self.seen["by time"] += bool(asked.times)
         self.seen["committed only"] += asked.options["kafka.isolation.level"] == "read_committed"
 

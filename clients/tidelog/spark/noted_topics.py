@@ -1,5 +1,5 @@
-"""Partitions that a stopped cluster has and that no broker has a folder of: they have no record, for
-a broker makes the folder with the first one.
+"""Partitions of a stopped cluster of which no broker has a folder: a broker makes the folder with
+the first record, so these have none.
 
 The cluster's metadata log names them. It also says which log directories their replicas may lie in:
 only if all of those are here is a partition without a folder known to be empty.
