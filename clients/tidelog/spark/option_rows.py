@@ -94,7 +94,8 @@ _SOURCE: Final = (
     _own(
         "subscribePattern",
         "must be a regular expression as Java writes them",
-        "reads the topics whose whole name it matches; a stream finds new ones as they come",
+        "reads the topics whose whole name it matches; a stream finds new ones as they come. What "
+        "cannot be read as Java reads it is an error",
     ),
     _own(
         "startingOffsets",
@@ -105,7 +106,8 @@ _SOURCE: Final = (
     _own(
         "startingOffsetsByTimestamp",
         'must be JSON such as {"tides":{"0":1700000000000}}',
-        "begins at the first record that is not older; wins over startingOffsets",
+        "begins at the first record that is not older and that this isolation level shows; wins "
+        "over startingOffsets",
     ),
     _time("startingTimestamp", "the same for all partitions; wins over the other two"),
     Setting(
@@ -118,17 +120,20 @@ _SOURCE: Final = (
     _own(
         "endingOffsets",
         'must be latest, or JSON such as {"tides":{"0":50,"1":-1}}',
-        "where a batch ends; the offset itself is not read",
+        "where a batch ends; the offset itself is not read. An end before the beginning is an "
+        "error",
     ),
     _own(
         "endingOffsetsByTimestamp",
         'must be JSON such as {"tides":{"0":1700000000000}}',
-        "ends a batch before the first record that is not older; at latest where there is none",
+        "ends a batch before the first record that is not older and that this isolation level "
+        "shows; at latest if there is none",
     ),
     _time("endingTimestamp", "the same for all partitions; wins over the other two"),
     _flag(
         "failOnDataLoss",
-        "whether to fail where records that should be read are gone, or to warn and go on",
+        "whether to fail if records that should be read are gone, at the beginning of a partition "
+        "or at its end, or to warn and go on with those that are there",
         default="true",
     ),
     _count(
