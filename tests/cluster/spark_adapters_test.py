@@ -12,10 +12,12 @@ from pyspark.sql.types import StructType
 
 from harness.cluster import Cluster
 from harness.spark_plain import Place
+from harness.spark_stand import Stand
 from pyspark_tidelog import DefaultSource
 from tidelog.spark.datasource import BatchReader, FilteredReader, StreamReader, TidelogDataSource
 from tidelog.spark.options import OptionError
 from tidelog.spark.rows import RowError
+from tidelog.spark.sink_commit import Sink
 
 pytestmark = pytest.mark.slow
 
@@ -150,3 +152,23 @@ def test_a_writer_is_refused_before_it_has_rows(cluster: Cluster) -> None:
         source.streamWriter(odd, overwrite=False)
     writer = source.streamWriter(fitting.add("topic", "string"), overwrite=False)
     assert copied(writer).__class__ is writer.__class__
+
+
+def test_a_query_of_which_no_task_has_succeeded_lets_go_what_its_tasks_left_open(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """No task has told the driver which query this is: the checkpoint knows."""
+    (tmp_path / "metadata").write_text('{"id":"a-query-that-fails"}')
+    stand = Stand(Place(cluster.bootstrap))
+    stand.sink = Sink("a-query-that-fails", stand.sink.marker)
+    stand.write(0, 0)
+    source = source_of(
+        cluster,
+        topic=stand.topic,
+        tidelog_delivery="exactly-once",
+        checkpointLocation=str(tmp_path),
+    )
+    source.options["topic"] = source.options.pop("subscribe")
+    writer = source.streamWriter(StructType().add("value", "binary"), overwrite=False)
+    copied(writer).abort([None, None], 0)
+    stand.holds()

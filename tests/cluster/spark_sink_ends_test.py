@@ -1,20 +1,22 @@
 """What can happen to an exactly-once sink while its driver ends the transactions of its tasks."""
 
 import signal
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from harness.cluster import Cluster, until
 from harness.spark_answers import changed_answers, lost, refused
-from harness.spark_plain import Place
+from harness.spark_plain import Place, batch_of
 from harness.spark_stand import QUERY, Died, Stand, another_client, dies_at
 from harness.spark_tasks import ROWS, attempts, values_of
 from harness.transaction_raw import end_of
 from tidelog.clients.asking import Ask
 from tidelog.clients.producer.identity import init_producer_id
-from tidelog.spark.exactly_once import Committer
+from tidelog.spark.exactly_once import Committer, Writer
 from tidelog.spark.sink_decisions import Batch
-from tidelog.spark.tasks import Point, SinkError
+from tidelog.spark.tasks import Point, SinkError, TaskInfo
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k28_txn_offset_commit import API as TXN_OFFSET_COMMIT
 
@@ -56,12 +58,34 @@ def test_a_transaction_that_expires_before_its_end_fails_the_micro_batch(place: 
 
     stand.write(0, 1, values=[])  # leaves the partitions to the other task
     until(is_aborted, "the cluster has aborted the transaction", 60)
-    with pytest.raises(SinkError, match=r"kafka\.transaction\.timeout\.ms=100 is too short, since"):
+    with pytest.raises(SinkError, match=r"kafka\.transaction\.timeout\.ms=100 is too short, for"):
         stand.finish(0)
     stand.holds()
     stand.given["kafka_transaction_timeout_ms"] = "60000"
     stand.micro_batch(0, 2)
     stand.holds((0, 0), (0, 1))
+
+
+def test_a_task_that_is_slower_than_its_transaction_is_told_which_setting_to_raise(
+    place: Place,
+) -> None:
+    stand = Stand(place, kafka_transaction_timeout_ms="100")
+    rows = batch_of([bytes(100_000)] * ROWS, partition=[0] * ROWS)
+
+    def slow_rows() -> Iterator[Any]:
+        yield rows
+
+        def is_aborted() -> bool:
+            ends = [end_of(place.bootstrap, stand.topic, which) for which in (0, 1)]
+            return ends[0] > 0 and ends[0] == ends[1]
+
+        until(is_aborted, "the cluster has aborted the transaction", 60)
+        yield from [rows, rows]
+
+    writer = Writer(place.client, stand.options(), stand.sink)
+    with pytest.raises(SinkError, match=r"kafka\.transaction\.timeout\.ms=100 is too short, for"):
+        writer.write(TaskInfo(QUERY, 0, 0), slow_rows())
+    stand.holds()
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -41,6 +41,8 @@ TOPIC: Final = "t"
 PARTITIONS: Final = 2
 SINK: Final = Sink("s", (TOPIC, Partition(0)))
 LONG_MS: Final = 60_000
+ATTEMPT_MS: Final = 8_000
+"""After which Spark gives an attempt up."""
 TROUBLES: Final = (ClientError, Rejected, SinkError)
 
 
@@ -226,19 +228,21 @@ class Driver(PlanRunner):
     def _one_task(self, number: int, task: int, planned: Planned, attempts: list[Attempt]) -> Life:
         rows = planned.rows_of(task, self.tasks)
         for _ in range(2):
-            waited = 0
-            while not (done := [one for one in attempts if one.said is not None]):
-                if waited > 8_000 or all(one.is_over for one in attempts):
-                    break
-                waited += 20
-                yield "wait", 20
-            good = next((one for one in done if one.rows == rows), None)
-            if good is not None:
-                return good.said
+            said = yield from self._message(attempts, rows)
+            if said is not None:
+                return said
             # What has fed it failed; it may not know that, and live on.
             attempts = [self._begin(number, task, rows)]
         errors = [one.error for one in self.attempts if one.error is not None]
         raise next((one for one in errors if isinstance(one, SinkError)), ClientError("failed"))
+
+    def _message(self, attempts: list[Attempt], rows: list[int]) -> Life:
+        """Of the first that succeeds; None if its input had ended early, or nobody succeeds."""
+        until = self.cluster.now + ms(ATTEMPT_MS)
+        while self.cluster.now < until and not _is_decided(attempts):
+            yield "wait", 20
+        done = (one.said for one in attempts if one.said is not None and one.rows == rows)
+        return next(done, None)
 
     def _begin(self, number: int, task: int, rows: list[int]) -> Attempt:
         cut = rows[: self.rng.randint(0, len(rows))] if self.rng.random() < self.cuts else rows
@@ -247,6 +251,11 @@ class Driver(PlanRunner):
         self.attempts.append(attempt)
         attempt.live(surviving(attempt.lives()))
         return attempt
+
+
+def _is_decided(attempts: list[Attempt]) -> bool:
+    has_said = any(one.said is not None for one in attempts)
+    return has_said or all(one.is_over for one in attempts)
 
 
 def surviving(life: Life) -> Life:

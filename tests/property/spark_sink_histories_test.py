@@ -12,7 +12,7 @@ import pytest
 from harness import sink_plants as plants
 from harness.simulated_sink_histories import SinkHistory
 
-HISTORIES = 18
+HISTORIES = 15
 HISTORIES_NIGHTLY = 2_000
 SEARCHED = 20
 PLANTS: Sequence[tuple[Callable[[pytest.MonkeyPatch], None], Sequence[str], int]] = (
@@ -20,7 +20,7 @@ PLANTS: Sequence[tuple[Callable[[pytest.MonkeyPatch], None], Sequence[str], int]
     (plants.driver_ends_without_ending, ("deaths", "naps", "tasks"), 1),
     (plants.skip_by_number_only, ("deaths", "restored", "cuts"), 5),
     (plants.ignore_a_refused_end, ("naps", "cuts", "expires"), 0),
-    (plants.drivers_do_not_fence_each_other, ("naps", "tasks"), 14),
+    (plants.drivers_do_not_fence_each_other, ("naps", "tasks"), 32),
 )
 """Each with what happens in the histories that look for it, and the first that finds it now."""
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from tidelog.clients.admin.group_offsets import stable_offset
 from tidelog.clients.asking import Plan
 from tidelog.clients.client import Client
-from tidelog.clients.failures import ClientError
+from tidelog.clients.failures import ClientError, TransactionError
 from tidelog.clients.producer.life import Phase
 from tidelog.clients.producer.transaction import Membership, ends_take_epochs
 from tidelog.clients.producer.transactional import TransactionalProducer
@@ -28,7 +28,15 @@ from tidelog.kernel.instant import s
 from tidelog.spark.fingerprint import Fingerprint
 from tidelog.spark.options import SinkOptions
 from tidelog.spark.rows import gathered, written_columns
-from tidelog.spark.sink_commit import Finish, Sink, finish, let_go, read_markers
+from tidelog.spark.sink_commit import (
+    TAKEN_OVER,
+    Finish,
+    Sink,
+    finish,
+    let_go,
+    read_markers,
+    too_late,
+)
 from tidelog.spark.sink_decisions import (
     Batch,
     Rules,
@@ -98,9 +106,21 @@ class Writer:
         producer.begin()
         try:
             return self._written(producer, task, batches, began_ms)
-        except BaseException:
+        except BaseException as error:
             _abort(producer)
+            self._check_time(error, began_ms)
             raise
+
+    def _check_time(self, error: BaseException, began_ms: int) -> None:
+        """A coordinator that aborts a transaction when its time is up takes an epoch for that. The
+        task then hears of an old epoch, which does not say what to do."""
+        code = error.code if isinstance(error, TransactionError | Rejected) else None
+        text = str(error) if isinstance(error, SinkError) else ""
+        is_fenced = code in TAKEN_OVER or any(one.name in text for one in TAKEN_OVER)
+        limit_ms = self._options.producing.transaction_timeout_ms
+        passed_ms = _now_ms() - began_ms
+        if is_fenced and passed_ms >= limit_ms:
+            raise SinkError(f"{self._rules.name}: {too_late(limit_ms, passed_ms)}") from error
 
     def _written(
         self,

@@ -36,7 +36,7 @@ from tidelog.wire.errors import ErrorCode, Rejected
 
 _UNSTABLE_TRIES: Final = 4
 """How often a marker is read that an open transaction may change, before that one is ended."""
-_TAKEN_OVER: Final = frozenset(
+TAKEN_OVER: Final = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -177,7 +177,7 @@ def _commit_markers(
             yield from commit_offsets(view, sink.name, me, member, offsets, bumps=bumps)
         return (yield from end_transaction(view, sink.name, me, committed=True, bumps=bumps))
     except Rejected as error:
-        if error.code not in _TAKEN_OVER:
+        if error.code not in TAKEN_OVER:
             raise
         raise SinkError(
             f"{work.rules.name}: another driver has taken it over ({error.code.name}): let one "
@@ -225,19 +225,24 @@ def _check_refused(view: ClusterView, work: Finish, part: Written, refused: Reje
 def _cause(work: Finish, part: Written, name: str, refused: Rejected) -> str:
     assert part.open is not None
     code, passed = refused.code.name, work.now_ms - part.open.began_ms
-    if refused.code not in _TAKEN_OVER:
+    if refused.code not in TAKEN_OVER:
         return code
     if passed >= work.timeout_ms:
-        return (
-            f"{code}: kafka.transaction.timeout.ms={work.timeout_ms} is too short, since {passed} "
-            "ms passed between the start of the task and the end of all tasks; raise it (brokers "
-            "take up to transaction.max.timeout.ms), or have smaller micro-batches, and start the "
-            "query again"
-        )
+        return f"{code}: {too_late(work.timeout_ms, passed)}"
     return (
         f"{code}: another attempt of this task, or another program, has taken transactional id "
         f"{name} over; let one query alone have this {work.rules.option}, without speculative "
         "execution, and start it again"
+    )
+
+
+def too_late(limit_ms: int, passed_ms: int) -> str:
+    """What to say of a transaction that the cluster has aborted, because its time was up."""
+    return (
+        f"kafka.transaction.timeout.ms={limit_ms} is too short, for {passed_ms} ms have passed "
+        "since the task began, and all tasks of a micro-batch must be done within that time; raise "
+        "it (brokers take up to transaction.max.timeout.ms), or have smaller micro-batches, and "
+        "start the query again"
     )
 
 
