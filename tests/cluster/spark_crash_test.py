@@ -138,6 +138,7 @@ def bootstrap(request: pytest.FixtureRequest, *, nightly: bool) -> str:
     return cluster.bootstrap
 
 
+@pytest.mark.timeout(2_400)
 @pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-atomic"])
 def test_drivers_are_killed_at_every_point(bootstrap: str, delivery: str, tmp_path: Path) -> None:
     """Of the second delivery the driver itself takes the steps that tasks take of the first."""

@@ -13,7 +13,7 @@ from harness.cluster import Cluster
 from harness.need import need
 from harness.spark_failures import ROWS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 NOTHING, ALL = [0, 0], [ROWS, ROWS]
 
@@ -27,7 +27,7 @@ def run(cluster: Cluster, folder: Path) -> dict[str, Any]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=800,
         check=False,
     )
     (folder / "stderr").write_text(done.stderr)
