@@ -114,20 +114,35 @@ def fingerprints(rows: DataFrame) -> dict[tuple[str, int], tuple[int, int]]:
     """How many rows each partition has, and a number that differs where any of them, or their
     order, does."""
     place = Window.partitionBy("topic", "partition").orderBy("offset")
-    no_headers = f.array().cast("array<struct<key:string,value:binary>>")
-    said = f.xxhash64(
-        f.row_number().over(place),
-        "key",
-        "value",
-        f.coalesce("headers", no_headers),
-        milliseconds(f.col("timestamp")),
-    )
+    said = f.xxhash64(f.row_number().over(place), *record_parts())
     found = (
         rows.withColumn("said", said)
         .groupBy("topic", "partition")
         .agg(f.count("*").alias("rows"), f.bit_xor("said").alias("print"))
     )
     return {(row.topic, row.partition): (row.rows, row["print"]) for row in found.collect()}
+
+
+def record_parts() -> list[Column]:
+    """All that makes a record what it is, in a form in which equal hashes mean equal records.
+
+    Spark's hash functions skip nulls and do not mark where an array ends: so each part that may be
+    null is preceded by whether it is, and the headers by their number.
+    """
+    no_headers = f.array().cast("array<struct<key:string,value:binary>>")
+    headers = f.coalesce("headers", no_headers)
+    pairs = f.transform(headers, lambda one: f.struct(*_marked(one["key"]), *_marked(one["value"])))
+    return [
+        *_marked(f.col("key")),
+        *_marked(f.col("value")),
+        *_marked(milliseconds(f.col("timestamp"))),
+        f.size(headers),
+        pairs,
+    ]
+
+
+def _marked(part: Column) -> tuple[Column, Column]:
+    return part.isNull(), part
 
 
 def milliseconds(moment: Column) -> Column:
