@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelog.spark.__main__ import first_pipeline
+from tidelog.spark.first_pipeline import first_pipeline
 from tidelog.spark.sessions import read_stream, session
 
 ROWS = 300

@@ -40,12 +40,10 @@ class Query:
 @pytest.fixture
 def drive() -> Iterator[Callable[[Query], Driven]]:
     """As the program of a pipeline does, which takes signals."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     INTERRUPTS.install()
+    INTERRUPTS.hold()
     yield lambda query: Driven(cast("StreamingQuery", query), "test").to_the_end()
-    INTERRUPTS.asked = False
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    INTERRUPTS.restore()
 
 
 @pytest.mark.parametrize("goes_on", [False, True])

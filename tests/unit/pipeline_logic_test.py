@@ -147,13 +147,15 @@ def test_java_that_is_missing_or_too_old_is_told(
     check_java()
 
 
-def test_an_interrupt_breaks_off_but_where_somebody_looks_for_it() -> None:
+def test_a_signal_is_only_noted_and_the_first_one_says_the_exit_code() -> None:
     interrupts = Interrupts()
-    with interrupts.awaited():
-        interrupts.told(2, None)
-    assert interrupts.asked
-    with pytest.raises(KeyboardInterrupt):
-        interrupts.told(15, None)
+    interrupts.hold()
+    interrupts.pause(0)
+    assert not interrupts.asked
+    interrupts.told(15, None)
+    interrupts.told(2, None)
+    assert (interrupts.asked, interrupts.times, interrupts.code) == (True, 2, 143)
+    interrupts.pause(3_600)  # ends at once
 
 
 def test_without_the_extra_the_command_says_what_to_install(

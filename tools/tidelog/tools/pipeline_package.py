@@ -14,11 +14,9 @@ _PARTS: Final = ("tidelog.kernel", "tidelog.wire", "tidelog.clients", "tidelog.s
 _FOUND_BY_SPARK: Final = "pyspark_tidelog"
 _TEXT: Final = '''"""For spark-submit --py-files tidelog.zip: runs the pipeline that is named."""
 
-import sys
+from tidelog.spark.pipelines.__main__ import main
 
-from tidelog.spark.pipelines.running import run
-
-sys.exit(run(sys.argv[1], sys.argv[2:]))
+main()
 '''
 
 

@@ -1,6 +1,5 @@
 """What compaction would take from a topic, and what it would leave, by partition."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,9 +116,3 @@ def rewritten(rows: DataFrame, count: int) -> list[dict[str, Any]]:
         .agg(f.count("*").alias("superseded"), f.sum("size").alias("superseded_bytes"))
     )
     return first_rows(keys.orderBy(f.desc("superseded_bytes"), "key"), count)
-
-
-if __name__ == "__main__":
-    from tidelog.spark.pipelines.running import run
-
-    sys.exit(run("compaction", sys.argv[1:]))

@@ -1,6 +1,5 @@
 """Topics to Parquet: offsets, timestamps and headers are kept; goes on where it stopped."""
 
-import sys
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -9,7 +8,7 @@ from pyspark.sql import functions as f
 from tidelog.clients.client import Client
 from tidelog.spark.pipelines import arguments as given
 from tidelog.spark.pipelines.arguments import option
-from tidelog.spark.pipelines.failures import DONE, INTERRUPTED
+from tidelog.spark.pipelines.failures import DONE
 from tidelog.spark.pipelines.frames import Driven
 from tidelog.spark.pipelines.interrupts import INTERRUPTS
 from tidelog.spark.pipelines.output import emit
@@ -63,15 +62,9 @@ def main(spark: SparkSession, arguments: Arguments) -> int:
             "ends": ends,
         }
     )
-    return INTERRUPTED if INTERRUPTS.asked and not arguments.follow else DONE
+    return INTERRUPTS.code if INTERRUPTS.asked and not arguments.follow else DONE
 
 
 def dated(rows: DataFrame, *, by_date: bool) -> DataFrame:
     """With the day of each record, in UTC."""
     return rows.withColumn("date", f.to_date("timestamp")) if by_date else rows
-
-
-if __name__ == "__main__":
-    from tidelog.spark.pipelines.running import run
-
-    sys.exit(run("export", sys.argv[1:]))

@@ -1,6 +1,6 @@
 """How a pipeline ends: the exit codes of the command line, and errors of one sentence."""
 
-DONE, FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, VIOLATION, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+DONE, FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, VIOLATION = 0, 1, 2, 3, 4, 5
 
 
 class PipelineError(Exception):

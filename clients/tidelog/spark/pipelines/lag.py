@@ -1,6 +1,5 @@
 """How far groups are behind: in records, in time, by partition and by key; once, or again."""
 
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from tidelog.spark.pipelines import arguments as given
 from tidelog.spark.pipelines.arguments import option
 from tidelog.spark.pipelines.failures import DONE, NOT_FOUND, PipelineError
 from tidelog.spark.pipelines.frames import first_rows, milliseconds, read_between
+from tidelog.spark.pipelines.interrupts import INTERRUPTS
 from tidelog.spark.pipelines.output import emit
 from tidelog.spark.pipelines.topics import connect, ends, starts
 
@@ -32,7 +32,7 @@ class Arguments(given.Arguments):
 def main(spark: SparkSession, arguments: Arguments) -> int:
     for number in range(arguments.samples):
         if number:
-            time.sleep(arguments.interval)
+            INTERRUPTS.pause(arguments.interval)
         for group in arguments.groups.split(","):
             emit({"pipeline": "lag", "sample": number, **sample(spark, arguments, group)})
     return DONE
@@ -100,9 +100,3 @@ def hot_keys(rows: DataFrame, count: int) -> list[dict[str, Any]]:
         return []
     keys = rows.where("key is not null").groupBy("key").agg(f.count("*").alias("unread"))
     return first_rows(keys.orderBy(f.desc("unread"), "key"), count)
-
-
-if __name__ == "__main__":
-    from tidelog.spark.pipelines.running import run
-
-    sys.exit(run("lag", sys.argv[1:]))

@@ -1,8 +1,5 @@
 """Topics of one cluster into another, exactly once, and the offsets of groups with them."""
 
-import sys
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +9,7 @@ from pyspark.sql import functions as f
 from tidelog.clients.client import Client
 from tidelog.spark.pipelines import arguments as given
 from tidelog.spark.pipelines.arguments import option
-from tidelog.spark.pipelines.failures import DONE, INTERRUPTED, UsageError
+from tidelog.spark.pipelines.failures import DONE, UsageError
 from tidelog.spark.pipelines.frames import Driven
 from tidelog.spark.pipelines.interrupts import INTERRUPTS
 from tidelog.spark.pipelines.output import emit
@@ -54,13 +51,13 @@ class Arguments(given.Arguments):
 def main(spark: SparkSession, arguments: Arguments) -> int:
     if not arguments.follow:
         _round(spark, arguments, tells_always=True)
-        return INTERRUPTED if INTERRUPTS.asked else DONE
+        return INTERRUPTS.code if INTERRUPTS.asked else DONE
     first = True
-    with suppress(KeyboardInterrupt):
+    with INTERRUPTS.awaited():
         while not INTERRUPTS.asked:
             _round(spark, arguments, tells_always=first)
             first = False
-            time.sleep(arguments.interval)
+            INTERRUPTS.pause(arguments.interval)
     return DONE
 
 
@@ -107,9 +104,3 @@ def _groups(arguments: Arguments) -> dict[str, Any]:
     copy = Copy(arguments.bootstrap, arguments.to, arguments.prefix, progress=arguments.name)
     groups = arguments.groups.split(",") if arguments.groups else []
     return {group: copy.tell(group) for group in groups}
-
-
-if __name__ == "__main__":
-    from tidelog.spark.pipelines.running import run
-
-    sys.exit(run("mirror", sys.argv[1:]))

@@ -1,6 +1,5 @@
 """Load from several tasks, of rows made up here or of a data frame; says how fast it was."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -133,9 +132,3 @@ def _given(spark: SparkSession, arguments: Arguments, load: Load) -> list[Report
 
 def _write(load: Load, number: int, rows: Iterable[Any]) -> Iterator[Report]:
     yield send_batches(load, number, batches_of(rows))
-
-
-if __name__ == "__main__":
-    from tidelog.spark.pipelines.running import run
-
-    sys.exit(run("produce", sys.argv[1:]))

@@ -1,6 +1,5 @@
 """What `export` wrote back to topics: the same partitions, order, keys, headers and timestamps."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -103,9 +102,3 @@ def differences(wanted: Prints, found: Prints) -> list[dict[str, Any]]:
         for topic, number in sorted({*wanted, *found})
         if wanted.get((topic, number), nothing) != found.get((topic, number), nothing)
     ]
-
-
-if __name__ == "__main__":
-    from tidelog.spark.pipelines.running import run
-
-    sys.exit(run("replay", sys.argv[1:]))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from pyspark.sql import SparkSession
 from tidelog.clients.failures import ClientError, TimedOutError, UnreachableError
 from tidelog.spark.options import OptionError
 from tidelog.spark.pipelines.arguments import Arguments, parse
+from tidelog.spark.pipelines.ending import Ending, run_to_the_end
 from tidelog.spark.pipelines.failures import (
     FAILED,
-    INTERRUPTED,
     UNREACHABLE,
     WRONG_USAGE,
     PipelineError,
@@ -38,18 +39,22 @@ _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z]\w*(?:Error|Exception)): (.+
 
 def run(name: str, words: Sequence[str]) -> int:
     """The exit code; every way to fail has said its sentence."""
+    return run_to_the_end(partial(_finished, name, words))
+
+
+def _finished(name: str, words: Sequence[str], ending: Ending) -> int:
     try:
-        return _run(name, words)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        return _run(name, words, ending)
     except Exception as error:  # noqa: BLE001 -- the edge: everything becomes a sentence and a code
+        if INTERRUPTS.asked:
+            return INTERRUPTS.code  # whatever was broken off has failed
         sentence, code = told(error)
         progress_ends()
         note(f"error: {' '.join(sentence.split())}")
         return code
 
 
-def _run(name: str, words: Sequence[str]) -> int:
+def _run(name: str, words: Sequence[str], ending: Ending) -> int:
     if name not in NAMES:
         raise UsageError(f"there is no pipeline {name!r}: there are {', '.join(NAMES)}")
     program: Any = importlib.import_module(f"tidelog.spark.pipelines.{name}")
@@ -57,13 +62,11 @@ def _run(name: str, words: Sequence[str]) -> int:
     arguments.check()
     if arguments.bootstrap:
         arguments.look(connect(arguments.bootstrap))
-    spark = _session(name, arguments)
-    INTERRUPTS.install()
     try:
-        code: int = program.main(spark, arguments)
+        code: int = program.main(ending.started(partial(_session, name, arguments)), arguments)
         return code
     finally:
-        spark.stop()
+        ending.stop()
 
 
 def _session(name: str, arguments: Arguments) -> SparkSession:

@@ -1,6 +1,5 @@
 """What became of every record: a history of producers held against the topics, by Spark's joins."""
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,9 +109,3 @@ def _windows(spark: SparkSession, path: str, found: DataFrame) -> list[dict[str,
         .agg(*[f.count_if(f.col("kind") == kind).alias(kind) for kind in verdicts.KINDS])
     )
     return [row.asDict() for row in counted.orderBy("from_ms", "name").collect()]
-
-
-if __name__ == "__main__":
-    from tidelog.spark.pipelines.running import run
-
-    sys.exit(run("verify", sys.argv[1:]))

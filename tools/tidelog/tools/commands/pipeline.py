@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -184,7 +185,9 @@ def _become(name: str, words: Sequence[str], *, here: bool) -> NoReturn:
     if here:  # else Spark warns that it looks for an address that others could reach
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     sys.stdout.flush()
-    started = [sys.executable, "-m", f"tidelog.spark.pipelines.{name}", *words]
+    started = [sys.executable, "-m", "tidelog.spark.pipelines", name, *words]
+    # Until the program takes them: Python's own start answers Ctrl-C with a traceback.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     os.execve(sys.executable, started, environment)  # noqa: S606 -- our own program
 
 
