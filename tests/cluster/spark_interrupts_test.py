@@ -58,6 +58,7 @@ def tell(blow: Blow, cluster: Cluster, folder: Path) -> tuple[Ended, list[str]]:
     need("java")
     topic = Place(cluster.bootstrap).topic()
     load = ["--topic", topic, "--rows", "1000M", "--rate", "2000", "--master", "local[1]"]
+    load += ["--history", str(folder / "acks")]
     words = {
         "pipeline": [*cluster.program, "pipeline", "produce", *load, "-b", cluster.bootstrap],
         "first": ["-m", "tidelog.spark", cluster.bootstrap],
@@ -80,8 +81,10 @@ def check(blow: Blow, cluster: Cluster, folder: Path) -> None:
     assert ended.code == 128 + blow.number, ended
     assert "Traceback" not in ended.err, ended.err
     assert ended.out == ""
-    remnants = [one.name for one in folder.iterdir() if one.name not in {"stdout", "stderr"}]
-    assert remnants == [], "its scratch files are gone"
+    history = folder / "acks"
+    assert [*history.glob("part-*")] == [], "what was broken off is no history"
+    remnants = {one.name for one in folder.iterdir()} - {"stdout", "stderr", "acks"}
+    assert remnants == set(), "its scratch files are gone"
 
 
 @pytest.mark.parametrize("blow", CASES, ids=shown)

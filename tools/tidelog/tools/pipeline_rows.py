@@ -68,7 +68,7 @@ PRODUCE: Final = Pipeline(
         Row("--format", "What they are.  [default: parquet]", "F", ("parquet", "csv", "json")),
         Row("--value", "Their column for values; without it the whole row as JSON.", "COLUMN"),
         Row("--key", "Their column for keys.", "COLUMN"),
-        Row("--history", "A folder for what became of each row, for verify.", "DIR"),
+        Row("--history", "An empty folder for what became of each row, for verify.", "DIR"),
     ),
 )  # fmt: skip
 
@@ -101,8 +101,8 @@ REPLAY: Final = Pipeline(
         Row("--source", "The folder that export wrote.", "DIR", required=True),
         Row("--topic", "Write into this topic, not into those of the same names.", "T"),
         Row("--job-id", "Exactly once: the same id again writes nothing twice.", "ID"),
-        Row("--verify", "Read it back: counts, contents and order of each partition.  Exit 5 if "
-            "they differ; with --job-id the topics must have been empty."),
+        Row("--verify", "Compare counts, contents and order of each partition with the files, "
+            "not the counts alone.  Exit 5 if they differ."),
     ),
 )  # fmt: skip
 
@@ -117,7 +117,7 @@ MIRROR: Final = Pipeline(
         Row("--topics", "The topics, with commas between.", "T,…", required=True),
         Row("--checkpoint", _CHECKPOINT, "DIR", required=True),
         Row("--name", "Of this mirror: its sink, and the group that shows how far it is.  "
-            "[default: mirror]", "NAME"),
+            "[default: the checkpoint's, or one of the source's id, topics and prefix]", "NAME"),
         Row("--prefix", "Of the copies' names.", "TEXT"),
         Row("--groups", "Groups whose offsets are translated, with commas between.", "G,…"),
         Row("--replicas", "Of topics that are created.  [default: the cluster's]", "N"),

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog.kernel.ids import TopicPartition, by_topic
-from tidelog.spark.offsets import from_json, to_json
+from tidelog.spark.offsets import Positions, from_json, to_json
 from tidelog.spark.pipelines.interrupts import INTERRUPTS
 from tidelog.spark.pipelines.output import progress, progress_ends
 
@@ -61,6 +61,13 @@ def read_files(
     return (reader.option("tidelog.columns", columns) if columns else reader).load()
 
 
+class Span(NamedTuple):
+    """Offsets of a micro-batch; those of a stream's first one have no beginning."""
+
+    first: Positions | None
+    stop: Positions
+
+
 class Driven:
     """A stream while it runs, and what it has done."""
 
@@ -68,7 +75,8 @@ class Driven:
         self._query = query
         self._what = what
         self._rows: dict[int, int] = {}
-        self.ends: dict[TopicPartition, int] = {}
+        self._spans: dict[int, Span] = {}
+        self.ends: Positions = {}
 
     @property
     def rows(self) -> int:
@@ -77,6 +85,21 @@ class Driven:
     @property
     def batches(self) -> int:
         return sum(1 for rows in self._rows.values() if rows)
+
+    @property
+    def begin(self) -> Positions:
+        """Where the first micro-batch of this run has begun."""
+        first = self._spans[min(self._spans)].first if self._spans else None
+        return first or {}
+
+    def unread(self, since: Positions) -> list[Span]:
+        """Spans of offsets from there to the ends that this run has not read itself: an earlier
+        run has, or Spark has found their micro-batch done."""
+        spans = [self._spans[batch] for batch in sorted(self._spans)]
+        begin = spans[0].first if spans else self.ends
+        found = [Span(since, begin)] if begin is not None else []
+        silent = [span for batch, span in self._spans.items() if not self._rows[batch]]
+        return [*found, *(Span(one.first or since, one.stop) for one in silent)]
 
     def to_the_end(self) -> "Driven":
         """Until it has read all there is, has failed, or is interrupted: then it stops in order."""
@@ -104,10 +127,17 @@ class Driven:
     def _look(self) -> None:
         for one in self._query.recentProgress:
             self._rows[one["batchId"]] = one["numInputRows"]
-            end = one["sources"][0]["endOffset"]
+            source = one["sources"][0]
+            end = _positions(source["endOffset"])
             if end is not None:
-                self.ends |= from_json(json.loads(end) if isinstance(end, str) else end)
+                self._spans[one["batchId"]] = Span(_positions(source.get("startOffset")), end)
+                self.ends |= end
         progress(f"{self._what}: {self.batches} micro-batches, {self.rows} rows")
+
+
+def _positions(said: Any) -> Positions | None:  # noqa: ANN401 -- as Spark says it, perhaps as text
+    found = json.loads(said) if isinstance(said, str) else said
+    return None if found is None else from_json(found)
 
 
 def fingerprints(rows: DataFrame) -> dict[tuple[str, int], tuple[int, int]]:

@@ -23,6 +23,7 @@ from tidelog.spark.writing import producer_settings
 
 if TYPE_CHECKING:
     from tidelog.kernel.ids import TopicPartition
+    from tidelog.spark.pipelines.counting import Spans
 
 _PACE_S = 0.02
 """A slow load sends what is due so often, and no more at once."""
@@ -51,6 +52,10 @@ class Report:
     began: float = 0.0
     ended: float = 0.0
     cpu_s: float = 0.0
+    acked: "dict[TopicPartition, Spans]" = field(default_factory=dict)
+    """Offsets that the brokers have told of, from a first one up to another one."""
+    unplaced: int = 0
+    """Rows that count as acknowledged, of which no broker has told the offset."""
     latencies: Latencies = field(default_factory=Latencies)
 
 
@@ -138,12 +143,23 @@ class Sender:
         if isinstance(result, Delivered):
             report.latencies.add(now - sent.due_ns, sent.rows)
             report.size_bytes += sent.size_bytes
+            self._place(result)
             return int(result.base_offset), "acked"
         report.failed += sent.rows
         code = result.code.name if result.code is not None else "no answer in time"
         report.error = f"{code} {result.detail}".strip()
         # Nobody knows whether a batch without an answer is written.
         return -1, "unknown" if result.code is None else "failed"
+
+    def _place(self, result: Delivered) -> None:
+        first = int(result.base_offset)
+        if first < 0:
+            self._report.unplaced += result.records
+            return
+        spans = self._report.acked.setdefault(result.partition, [])
+        if spans and spans[-1][1] == first:
+            first = spans.pop()[0]
+        spans.append((first, int(result.base_offset) + result.records))
 
 
 def generate_and_send(load: Load, shape: Shape, number: int, count: int) -> Report:

@@ -8,14 +8,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidelog.clients.client import Client
+from tidelog.spark.pipelines import acks
 from tidelog.spark.pipelines import arguments as given
 from tidelog.spark.pipelines.arguments import option
-from tidelog.spark.pipelines.failures import DONE, FAILED, UsageError
+from tidelog.spark.pipelines.failures import DONE, FAILED, VIOLATION, UsageError
 from tidelog.spark.pipelines.file_rows import batches_of, frame_of
 from tidelog.spark.pipelines.generating import KEYS_MAX, Shape
 from tidelog.spark.pipelines.latencies import Latencies
 from tidelog.spark.pipelines.loading import Load, Report, generate_and_send, send_batches
 from tidelog.spark.pipelines.output import emit, note
+from tidelog.spark.pipelines.readers import Readers, begins
 from tidelog.spark.pipelines.topics import ensure_topics, partitions_of
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -70,15 +72,24 @@ def main(spark: SparkSession, arguments: Arguments) -> int:
         rate=arguments.rate / tasks,
         history=arguments.history,
     )
+    if arguments.history is not None:
+        acks.begin(arguments.history)
+    before = begins(arguments.bootstrap, arguments.topic)
     if arguments.input is None:
         reports = _generated(spark, arguments, load, tasks)
     else:
         reports = _given(spark, arguments, load)
+    if arguments.history is not None:
+        acks.complete(arguments.history)
     summary = summary_of(reports)
-    emit({"pipeline": "produce", "topic": arguments.topic, **summary})
+    found = Readers(spark, arguments.bootstrap, before).of(reports)
+    emit({"pipeline": "produce", "topic": arguments.topic, **summary, **found.document()})
     if summary["failed"]:
         note(f"error: {summary['failed']} rows were not written: {summary['error']}")
-    return FAILED if summary["failed"] else DONE
+        return FAILED
+    if found.lost:
+        note(f"error: {found.sentence(arguments.topic, acks=arguments.acks)}")
+    return VIOLATION if found.lost else DONE
 
 
 def summary_of(reports: list[Report]) -> dict[str, Any]:

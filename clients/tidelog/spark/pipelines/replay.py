@@ -7,12 +7,27 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from tidelog.clients.admin.group_offsets import commit_offsets, committed_offsets
+from tidelog.clients.client import Client
 from tidelog.clients.settings import Isolation
+from tidelog.kernel.ids import TopicPartition
+from tidelog.spark.offsets import Positions
 from tidelog.spark.pipelines import arguments as given
+from tidelog.spark.pipelines import contents
+from tidelog.spark.pipelines.contents import Taken
+from tidelog.spark.pipelines.counting import count_records
 from tidelog.spark.pipelines.failures import DONE, NOT_FOUND, VIOLATION, PipelineError
 from tidelog.spark.pipelines.frames import fingerprints, read_between
-from tidelog.spark.pipelines.output import emit
-from tidelog.spark.pipelines.topics import connect, ends, ensure_topics, starts, topic_partitions
+from tidelog.spark.pipelines.output import emit, note
+from tidelog.spark.pipelines.topics import (
+    compacted,
+    connect,
+    ends,
+    ensure_topics,
+    settled_ends,
+    starts,
+    topic_partitions,
+)
 
 _NAMED_MAX = 20
 Prints = Mapping[tuple[str, int], tuple[int, int]]
@@ -32,24 +47,78 @@ def main(spark: SparkSession, arguments: Arguments) -> int:
     counts = partition_counts(rows)
     ensure_topics(client, counts)
     places = topic_partitions(counts)
-    # Who is written once is verified from the beginning: this run may find that it is written.
-    before = (
-        starts(client, places)
-        if arguments.job_id
-        else ends(client, places, Isolation.READ_COMMITTED)
-    )
+    before = begins(client, places, arguments.job_id)
     write(rows, counts, arguments)
-    after = ends(client, places, Isolation.READ_COMMITTED)
-    summary: dict[str, Any] = {"pipeline": "replay", "topics": sorted(counts)}
-    if not arguments.verify:
-        emit({**summary, "rows": rows.count(), "verified": None})
-        return DONE
-    wanted = fingerprints(rows)
-    found = fingerprints(read_between(spark, arguments.bootstrap, before, after, headers=True))
-    wrong = differences(wanted, found)
-    written = sum(count for count, _ in wanted.values())
-    emit({**summary, "rows": written, "verified": not wrong, "differences": wrong[:_NAMED_MAX]})
+    back = Back(spark, arguments.bootstrap, before, settled_ends(client, places))
+    told, wrong = back.verified(rows) if arguments.verify else back.counted(rows)
+    emit({"pipeline": "replay", "topics": sorted(counts), **told})
+    if wrong:
+        note(
+            f"error: what readers of {', '.join(sorted(counts))} find differs from the files in "
+            f"{arguments.source}: look at `differences`, and replay into new topics"
+        )
     return VIOLATION if wrong else DONE
+
+
+def begins(client: Client, places: list[TopicPartition], job: str | None) -> Positions:
+    """Where the first record of this replay can be. Of a job that has been begun before, this is
+    where the logs ended then: this run may find all rows written."""
+    now = ends(client, places, Isolation.READ_UNCOMMITTED)
+    if job is None:
+        return now
+    group = f"{job}/before"
+    known = client.run(committed_offsets(client.view, group))
+    if known:
+        first = starts(client, places)
+        return {one: known[one].offset if one in known else first[one] for one in places}
+    parts = [job, *(f"{job}/{number}" for number in range(len(places)))]
+    if any(client.run(committed_offsets(client.view, one)) for one in parts):
+        return starts(client, places)  # an earlier version has begun it, nobody knows where
+    client.run(commit_offsets(client.view, group, now))
+    return now
+
+
+class Back:
+    """What readers of committed records find of a replay."""
+
+    def __init__(
+        self, spark: SparkSession, bootstrap: str, before: Positions, after: Positions
+    ) -> None:
+        self._spark = spark
+        self._bootstrap = bootstrap
+        self._before = before
+        there = starts(connect(bootstrap), before)
+        self._first = {one: max(at, before[one]) for one, at in there.items()}
+        self._after = {one: max(at, self._first[one]) for one, at in after.items()}
+
+    def verified(self, rows: DataFrame) -> tuple[dict[str, Any], bool]:
+        """Number, contents and order of each partition; what to tell, and whether it is wrong."""
+        wanted, found = fingerprints(rows), fingerprints(self._records())
+        wrong = differences(wanted, found)
+        counts = {"rows": _rows(wanted), "found": _rows(found)}
+        return {**counts, "verified": not wrong, "differences": wrong[:_NAMED_MAX]}, bool(wrong)
+
+    def counted(self, rows: DataFrame) -> tuple[dict[str, Any], bool]:
+        """The number of rows; their contents only where that differs."""
+        wanted = rows.count()
+        found = count_records(self._spark, self._bootstrap, self._first, self._after)
+        told = {"rows": wanted, "found": found, "verified": None}
+        if wanted == found:
+            return told, False
+        differ = contents.differences(rows, self._records(), self._taken())
+        wrong = any(one.is_wrong for one in differ)
+        return {**told, "differences": contents.shown(differ, _NAMED_MAX)}, wrong
+
+    def _records(self) -> DataFrame:
+        return read_between(self._spark, self._bootstrap, self._first, self._after, headers=True)
+
+    def _taken(self) -> Taken:
+        cut = [one for one, at in self._first.items() if at > self._before[one]]
+        return Taken(compacted(connect(self._bootstrap), {one[0] for one in self._first}), cut)
+
+
+def _rows(prints: Prints) -> int:
+    return sum(count for count, _ in prints.values())
 
 
 def exported(spark: SparkSession, source: str, topic: str | None) -> DataFrame:

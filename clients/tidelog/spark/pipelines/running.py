@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,14 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _VERSION = re.compile(r'version "([0-9]+)')
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 
+_CHECKPOINT = {"tidelog.initialOffsets": "--checkpoint"}
+_OWN_NAMES: Mapping[str, Mapping[str, str]] = {
+    "mirror": {"tidelog.sink.id": "--name", **_CHECKPOINT},
+    "export": _CHECKPOINT,
+    "replay": {"tidelog.job.id": "--job-id"},
+}
+"""Options of the data source in what it says of an error, and which of a program's set them."""
+
 
 def run(name: str, words: Sequence[str]) -> int:
     """The exit code; every way to fail has said its sentence."""
@@ -49,6 +57,8 @@ def _finished(name: str, words: Sequence[str], ending: Ending) -> int:
         if INTERRUPTS.asked:
             return INTERRUPTS.code  # whatever was broken off has failed
         sentence, code = told(error)
+        for option, own in _OWN_NAMES.get(name, {}).items():
+            sentence = sentence.replace(option, own)
         progress_ends()
         note(f"error: {' '.join(sentence.split())}")
         return code

@@ -1,7 +1,9 @@
 """What the driver itself asks of a cluster: topics, their partitions, where they begin and end."""
 
+import time
 from collections.abc import Iterable, Mapping
 
+from tidelog.clients.admin.configs import Kind, Resource, describe_configs
 from tidelog.clients.admin.offsets import END, START, list_offsets
 from tidelog.clients.admin.topics import NewTopic, create_topics, wait_for_topics
 from tidelog.clients.client import Client
@@ -14,6 +16,9 @@ from tidelog.spark.options import Mode, OptionError, Subscribed, source_options
 from tidelog.spark.pipelines.failures import NOT_FOUND, PipelineError, UsageError
 from tidelog.spark.planning import find_partitions
 from tidelog.wire.errors import ErrorCode, Rejected
+
+_SETTLE_S = 10.0
+_LOOK_S = 0.05
 
 
 def connect(bootstrap: str) -> Client:
@@ -48,6 +53,30 @@ def partition_counts(partitions: Iterable[TopicPartition]) -> dict[str, int]:
 def ends(client: Client, partitions: Iterable[TopicPartition], isolation: Isolation) -> Positions:
     found = client.run(list_offsets(client.view, dict.fromkeys(partitions, END), isolation))
     return {one: where.offset for one, where in found.items()}
+
+
+def settled_ends(client: Client, partitions: Iterable[TopicPartition]) -> Positions:
+    """Up to where readers of committed records get. A cluster may answer the end of a transaction
+    before it has written all its markers; so this waits a while for open ones."""
+    places, until = [*partitions], time.monotonic() + _SETTLE_S
+    while True:
+        committed = ends(client, places, Isolation.READ_COMMITTED)
+        is_settled = committed == ends(client, places, Isolation.READ_UNCOMMITTED)
+        if is_settled or time.monotonic() > until:
+            return committed
+        time.sleep(_LOOK_S)
+
+
+def compacted(client: Client, topics: Iterable[str]) -> set[str]:
+    """Those whose older records of a key are removed."""
+    asked = [Resource(Kind.TOPIC, topic) for topic in sorted(set(topics))]
+    found = client.run(describe_configs(asked)) if asked else {}
+    return {
+        resource.name
+        for resource, entries in found.items()
+        for one in entries
+        if one.name == "cleanup.policy" and "compact" in (one.value or "")
+    }
 
 
 def starts(client: Client, partitions: Iterable[TopicPartition]) -> Positions:

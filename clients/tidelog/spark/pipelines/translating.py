@@ -4,25 +4,21 @@ Offsets differ: what commits a transaction takes an offset too. The distance fro
 does not: whoever has so many left to read here has as many left to read there.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tidelog.clients.admin.group_offsets import commit_offsets, committed_offsets
 from tidelog.clients.client import Client
-from tidelog.clients.settings import Isolation
-from tidelog.kernel.ids import Offset, TopicPartition
-from tidelog.spark.offsets import OffsetRange, Positions
-from tidelog.spark.options import Mode, SourceOptions, source_options
+from tidelog.kernel.ids import TopicPartition
+from tidelog.spark.offsets import Positions
+from tidelog.spark.pipelines.counting import Offsets, visible_offsets
 from tidelog.spark.pipelines.output import note
-from tidelog.spark.pipelines.topics import connect, ends, starts
-from tidelog.spark.reading import read_range
+from tidelog.spark.pipelines.topics import connect, settled_ends, starts
 from tidelog.wire.errors import ErrorCode, Rejected
 
-Offsets = npt.NDArray[np.int64]
 _WINDOW_MIN = 64
 
 
@@ -51,7 +47,7 @@ class Copy:
         copied = source.run(committed_offsets(source.view, self.progress))
         committed = source.run(committed_offsets(source.view, group))
         there = {one: (self.prefix + one[0], one[1]) for one in committed if one in copied}
-        stops = ends(copy, there.values(), Isolation.READ_COMMITTED)
+        stops = settled_ends(copy, there.values())
         begins = starts(copy, there.values())
         offsets: Positions = {}
         for one, place in there.items():
@@ -74,14 +70,6 @@ def _commit(copy: Client, group: str, offsets: Positions) -> str | None:
     return (
         f"{', '.join(sorted(code.name for code in wrong))}: is somebody in it?" if wrong else None
     )
-
-
-def visible_offsets(bootstrap: str, place: TopicPartition, first: int, stop: int) -> Offsets:
-    """Of the committed records there; nothing of them but the offset is decoded."""
-    if first >= stop:
-        return np.empty(0, np.int64)
-    span = OffsetRange(*place, Offset(first), Offset(stop), from_earliest=True)
-    return _joined(read_range(span, _options(bootstrap, place)))
 
 
 def translated(left: int, copied: Iterator[Offsets], end: int) -> int:
@@ -108,21 +96,3 @@ def tails(
         if begin == first:
             return
         window *= 2
-
-
-def _options(bootstrap: str, place: TopicPartition) -> SourceOptions:
-    return source_options(
-        {
-            "kafka.bootstrap.servers": bootstrap,
-            "subscribe": place[0],
-            "tidelog.columns": "offset",
-            "kafka.isolation.level": "read_committed",
-            "failOnDataLoss": "false",
-        },
-        Mode.BATCH,
-    )
-
-
-def _joined(batches: Iterable[Any]) -> Offsets:
-    parts = [batch.column("offset").to_numpy() for batch in batches]
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -10,6 +10,7 @@ from tidelog.clients.client import Client
 from tidelog.clients.settings import Isolation
 from tidelog.spark.pipelines import arguments as given
 from tidelog.spark.pipelines import verdicts
+from tidelog.spark.pipelines.acks import check_complete
 from tidelog.spark.pipelines.arguments import option
 from tidelog.spark.pipelines.failures import DONE, NOT_FOUND, VIOLATION, PipelineError, UsageError
 from tidelog.spark.pipelines.frames import first_rows, read_between, read_files
@@ -77,7 +78,8 @@ def main(spark: SparkSession, arguments: Arguments) -> int:
 
 
 def history(spark: SparkSession, path: str, *columns: str) -> DataFrame:
-    """Parquet, or JSON where the name says so."""
+    """Parquet, or JSON where the name says so. Of a load that did not end nobody can judge."""
+    check_complete(path)
     form = "json" if path.rstrip("/").endswith((".json", ".jsonl")) else "parquet"
     rows = spark.read.format(form).load(path)
     missing = [name for name in columns if name not in rows.columns]
