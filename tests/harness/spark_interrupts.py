@@ -51,9 +51,9 @@ class Program:
         until(lambda: self._has_ended() or conditions[moment](), f"it is {moment}", START_S)
         assert not self._has_ended(), self.ended()
 
-    def ended(self) -> Ended:
+    def ended(self, patience_s: float = END_S) -> Ended:
         """Waits for the end of the program itself, not of what it has left."""
-        code = self._process.wait(END_S)
+        code = self._process.wait(patience_s)
         out, err = ((self._folder / name).read_text() for name in ("stdout", "stderr"))
         return Ended(code, out, err)
 

@@ -14,7 +14,8 @@ from tidelog.spark.pipelines.arguments import Arguments
 from tidelog.spark.pipelines.failures import PipelineError, UsageError
 from tidelog.spark.pipelines.interrupts import Interrupts
 from tidelog.spark.pipelines.replay import differences
-from tidelog.spark.pipelines.running import check_java, run, told
+from tidelog.spark.pipelines.running import _addresses, check_java, run, told
+from tidelog.spark.pipelines.topics import check_topic_name
 from tidelog.spark.pipelines.translating import translated
 from tidelog.tools import cli
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -129,6 +130,18 @@ def test_a_program_that_cannot_begin_starts_no_session(
     said = capsys.readouterr()
     assert said.err.startswith(sentence)
     assert said.out == ""
+
+
+def test_a_cluster_that_does_not_answer_is_named_by_its_addresses() -> None:
+    words = ["--bootstrap=a:1,b:2", "--to", "c:3"]
+    assert _addresses(words, "gave up") == " (--bootstrap=a:1,b:2) (--to=c:3)"
+    assert _addresses(words, "b:2 does not answer") == ""
+
+
+@pytest.mark.parametrize("name", ["", "nope/..", "..", "x" * 250, "a b"])
+def test_a_topic_that_no_cluster_can_have_is_refused_by_its_name(name: str) -> None:
+    with pytest.raises(UsageError, match="is not a valid topic name: take 1 to 249 letters"):
+        check_topic_name(name)
 
 
 def test_java_that_is_missing_or_too_old_is_told(

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from tidelog.spark.pipelines.ending import Ending, run_to_the_end
 from tidelog.spark.pipelines.failures import DONE
 from tidelog.spark.pipelines.interrupts import INTERRUPTS
+from tidelog.spark.pipelines.output import note
+from tidelog.spark.pipelines.running import told
 from tidelog.spark.sessions import read_stream, session
 
 ROWS = 1_000
@@ -53,10 +55,12 @@ def _run(bootstrap: str, ending: Ending) -> int:
         with tempfile.TemporaryDirectory() as folder:
             said = first_pipeline(spark, bootstrap, Path(folder) / "checkpoint")
         sys.stdout.write(said + "\n")
-    except Exception:
+    except Exception as error:  # noqa: BLE001 -- the edge: everything becomes a sentence and a code
         if INTERRUPTS.asked:
             return INTERRUPTS.code  # whatever was broken off has failed
-        raise
+        sentence, code = told(error)
+        note(f"error: {' '.join(sentence.split())}")
+        return code
     finally:
         ending.stop()
     return DONE

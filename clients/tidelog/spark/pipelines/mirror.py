@@ -37,6 +37,9 @@ from tidelog.spark.pipelines.topics import (
 from tidelog.spark.pipelines.translating import Copy
 from tidelog.spark.sessions import read_stream
 
+_PARTS_ASKED = 32
+"""Of a sink whose first micro-batch never came to its end: only its parts are known."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments(given.Arguments):
@@ -85,7 +88,8 @@ class Arguments(given.Arguments):
         copied again, or be taken for what this one copies."""
         copies = {self.prefix + topic for topic in counts}
         for name in [memory.name] if self.name else [memory.name, OLD_NAME]:
-            groups = [name, *(f"{name}/{number}" for number in range(sum(counts.values())))]
+            parts = min(_PARTS_ASKED, sum(counts.values()))
+            groups = [name, *(f"{name}/{number}" for number in range(parts))]
             found = {
                 topic
                 for group in groups

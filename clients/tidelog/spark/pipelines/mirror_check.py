@@ -82,7 +82,7 @@ class Check:
             for one in done.unread(since.source)
         )
         found = count_records(self._spark, self._to, self._begins(since, now), now.copy)
-        if found == rows:
+        if found == rows or not rows:
             return Found(rows, found, now)
         return Found(rows, found, now, self._differences(since, now))
 

@@ -57,11 +57,22 @@ def _finished(name: str, words: Sequence[str], ending: Ending) -> int:
         if INTERRUPTS.asked:
             return INTERRUPTS.code  # whatever was broken off has failed
         sentence, code = told(error)
+        if code == UNREACHABLE:
+            sentence += _addresses(words, sentence)
         for option, own in _OWN_NAMES.get(name, {}).items():
             sentence = sentence.replace(option, own)
         progress_ends()
         note(f"error: {' '.join(sentence.split())}")
         return code
+
+
+def _addresses(words: Sequence[str], sentence: str) -> str:
+    """Those that were given, if the sentence names none of them."""
+    text = " ".join(words)
+    given = re.findall(r"(--(?:bootstrap|to))[= ](\S+)", text)
+    if any(one in sentence for _, value in given for one in value.split(",")):
+        return ""
+    return "".join(f" ({option}={value})" for option, value in given)
 
 
 def _run(name: str, words: Sequence[str], ending: Ending) -> int:

@@ -1,5 +1,6 @@
 """What the driver itself asks of a cluster: topics, their partitions, where they begin and end."""
 
+import re
 import time
 from collections.abc import Iterable, Mapping
 
@@ -17,6 +18,7 @@ from tidelog.spark.pipelines.failures import NOT_FOUND, PipelineError, UsageErro
 from tidelog.spark.planning import find_partitions
 from tidelog.wire.errors import ErrorCode, Rejected
 
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SETTLE_S = 10.0
 _LOOK_S = 0.05
 
@@ -35,11 +37,22 @@ def connect(bootstrap: str) -> Client:
 
 def partitions_of(client: Client, topics: str) -> list[TopicPartition]:
     """All of the topics, which have commas between them."""
-    wanted = Subscribed(tuple(topics.split(",")))
-    found = client.run(find_partitions(client.view, wanted))
+    names = tuple(topics.split(","))
+    for name in names:
+        check_topic_name(name)
+    found = client.run(find_partitions(client.view, Subscribed(names)))
     if found.missing:
         raise PipelineError(f"there is no topic {found.missing[0]!r}", NOT_FOUND)
     return list(found.partitions)
+
+
+def check_topic_name(name: str) -> None:
+    """UsageError where no cluster has such a topic."""
+    if not _TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
+        raise UsageError(
+            f"{name!r} is not a valid topic name: take 1 to 249 letters, digits, dots, underscores "
+            "and hyphens, and a comma between two topics"
+        )
 
 
 def partition_counts(partitions: Iterable[TopicPartition]) -> dict[str, int]:
@@ -91,6 +104,8 @@ def topic_partitions(counts: Mapping[str, int]) -> list[TopicPartition]:
 
 def ensure_topics(client: Client, counts: Mapping[str, int], replicas: int = -1) -> None:
     """Create those that are not there; PipelineError where one has other partitions."""
+    for name in counts:
+        check_topic_name(name)
     client.run(refresh(client.view, list(counts)))
     new = []
     for name, count in counts.items():
