@@ -85,6 +85,20 @@ class TestATask:
             with pytest.raises(SinkError, match="and this is query other"):
                 part_is_written(RULES, task(batch=batch, query="other"), part, sink)
 
+    @pytest.mark.parametrize("offset", [N, N + 1, N + 2])
+    def test_is_refused_if_another_program_has_committed_in_place_of_a_marker(
+        self, offset: int
+    ) -> None:
+        """As the offsets of a consumer group with the name of the sink would be."""
+        pairs: list[tuple[PartMarker | None, SinkMarker | None]] = [
+            (PartMarker(offset, is_foreign=True), complete(N - 1)),
+            (PartMarker(N, "q", MINE), SinkMarker(offset, is_foreign=True)),
+        ]
+        for rules in (RULES, KEEPS, FORGETS):
+            for part, sink in pairs:
+                with pytest.raises(SinkError, match="another program commits offsets"):
+                    part_is_written(rules, task(), part, sink)
+
     @pytest.mark.parametrize(
         ("sink", "part", "is_refused"),
         [
@@ -198,6 +212,14 @@ class TestADriver:
         with pytest.raises(SinkError, match="the marker that said so is gone"):
             decide(KEEPS, Batch("q", N), [part], complete(N - 1))
 
+    def test_refuses_a_marker_that_another_program_has_overwritten(self) -> None:
+        for offset in (N, N + 1):
+            foreign = SinkMarker(offset, is_foreign=True)
+            with pytest.raises(SinkError, match="another program commits offsets"):
+                decide(RULES, Batch("q", N), [opened(0)], foreign)
+            with pytest.raises(SinkError, match="another program commits offsets"):
+                whole_is_written(RULES, Batch("q", N), foreign)
+
     def test_refuses_another_query_and_an_older_checkpoint(self) -> None:
         with pytest.raises(SinkError, match="and this is query other"):
             decide(RULES, Batch("other", N), [opened(0)], complete(N - 1))
@@ -206,9 +228,9 @@ class TestADriver:
 
     def test_believes_a_marker_that_says_that_a_refused_end_has_happened(self) -> None:
         part = opened(0)
-        for total in (MINE, OLD, None):
+        for total in (MINE, OLD):
             check_committed(RULES, N, part, PartMarker(N + 1, "q", total), "REFUSED")
-        for marker in (None, PartMarker(N, "q", MINE)):
+        for marker in (None, PartMarker(N, "q", MINE), PartMarker(N + 1, is_foreign=True)):
             with pytest.raises(SinkError, match=r"could not be committed \(REFUSED\)"):
                 check_committed(RULES, N, part, marker, "REFUSED")
         with pytest.raises(SinkError, match="has written other rows as task 0"):

@@ -59,12 +59,25 @@ def test_markers_of_earlier_versions_are_understood() -> None:
     assert whole == SinkMarker(4, None, 0, Rows(3, Total(5, None)), is_whole=True, is_old=True)
 
 
-@pytest.mark.parametrize("metadata", ["", "x", "[]", "{}", '{"v": 2}', '{"rows": "many"}', "7"])
-def test_of_metadata_that_is_not_ours_only_the_offset_counts(metadata: str) -> None:
-    assert part_marker(kept(4, metadata)) == PartMarker(4)
-    found = sink_marker(kept(4, metadata))
-    assert found is not None
-    assert (found.offset, found.is_old, found.last) == (4, True, None)
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        *("", "x", "[]", "{}", "7", "[" * 4_000),
+        '{"v": 2}',
+        '{"v": 3, "query": "q", "parts": 1, "rows": 1}',
+        '{"v": 2, "query": "q", "parts": 1, "ending": 5}',
+        '{"v": 2, "query": "q", "parts": 1, "ending": "x"}',
+        '{"v": 2, "query": "q", "parts": 1e400}',
+        '{"rows": "many"}',
+        '{"query": "q", "rows": 1e400}',
+        '{"query": "q", "rows": 1, "sum": 7}',
+    ],
+)
+def test_metadata_that_no_release_has_written_is_foreign(metadata: str) -> None:
+    part, sink = part_marker(kept(4, metadata)), sink_marker(kept(4, metadata))
+    assert sink == SinkMarker(4, is_foreign=True)
+    if '"v": 3' not in metadata:
+        assert part == PartMarker(4, is_foreign=True)
 
 
 def test_without_an_offset_there_is_no_marker() -> None:

@@ -122,8 +122,8 @@ def check_committed(
 ) -> None:
     """After the end of a part's transaction was refused: its marker tells whether that very
     transaction is committed all the same. SinkError where it is not."""
-    if marker is not None and marker.offset == batch + 1:
-        if marker.total is None or marker.total.is_same(part.total):
+    if marker is not None and marker.total is not None and marker.offset == batch + 1:
+        if marker.total.is_same(part.total):
             return
         raise SinkError(
             f"{rules.name}: another attempt or program has written other rows as task "
@@ -160,6 +160,8 @@ def _check_query(
     rules: Rules, query: str, part: PartMarker | None, sink: SinkMarker | None
 ) -> None:
     for marker in (part, sink):
+        if marker is not None and marker.is_foreign:
+            raise _foreign(rules, marker.offset)
         if marker is not None and marker.query is not None and marker.query != query:
             whose = f"query {marker.query}" if marker.query else "a batch write"
             this = f"query {query}" if query else "a batch write"
@@ -167,6 +169,16 @@ def _check_query(
                 f"{rules.name} belongs to {whose}, and this is {this}: give each checkpoint "
                 f"another {rules.option}, or go on with the checkpoint of the first one"
             )
+
+
+def _foreign(rules: Rules, offset: int) -> SinkError:
+    return SinkError(
+        f"{rules.name}: offset {offset} is committed where its marker should be, and not by this "
+        f"version of tidelog: another program commits offsets under the name {rules.sink}, or a "
+        "newer version of tidelog has written to this sink. Give that program another consumer "
+        f"group, and this write another {rules.option} with tidelog.sink.onMissingMarker=write, "
+        "which may write one micro-batch twice; or go on with the newer version"
+    )
 
 
 def _check_age(rules: Rules, batch: int, end: int) -> None:

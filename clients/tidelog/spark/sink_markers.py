@@ -14,6 +14,8 @@ from tidelog.clients.admin.group_offsets import CommittedOffset
 from tidelog.spark.tasks import Total
 
 _VERSION: Final = 2
+_MALFORMED: Final = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+"""What metadata leads to that has not the form that was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class PartMarker:
     offset: int
     query: str | None = None
     total: Total | None = None
-    """None where nobody can tell: the metadata is not ours."""
+    is_foreign: bool = False
+    """No release up to this one has written it: another program has committed this offset."""
 
     @property
     def is_old(self) -> bool:
@@ -64,6 +67,8 @@ class SinkMarker:
     """The last micro-batch was written in one transaction (exactly-once-atomic)."""
     is_old: bool = False
     """An earlier version of tidelog wrote it, which said neither whose it is nor what is ending."""
+    is_foreign: bool = False
+    """No release up to this one has written it: another program has committed this offset."""
 
     def is_ending(self, batch: int) -> bool:
         return self.ending is not None and self.ending.rows.batch == batch
@@ -92,8 +97,8 @@ def part_marker(committed: CommittedOffset | None) -> PartMarker | None:
     said = _parsed(committed.metadata)
     try:
         return PartMarker(committed.offset, str(said["query"]), _total_of(said))
-    except (KeyError, TypeError, ValueError):
-        return PartMarker(committed.offset)
+    except _MALFORMED:
+        return PartMarker(committed.offset, is_foreign=True)
 
 
 def sink_marker(committed: CommittedOffset | None) -> SinkMarker | None:
@@ -101,11 +106,13 @@ def sink_marker(committed: CommittedOffset | None) -> SinkMarker | None:
         return None
     said = _parsed(committed.metadata)
     try:
-        if said.get("v") == _VERSION:
+        if "v" not in said:
+            return _old_sink_marker(committed.offset, said)
+        if said["v"] == _VERSION:
             return _sink_marker(committed.offset, said)
-        return _old_sink_marker(committed.offset, said)
-    except (KeyError, TypeError, ValueError):
-        return SinkMarker(committed.offset, is_old=True)
+    except _MALFORMED:
+        pass
+    return SinkMarker(committed.offset, is_foreign=True)
 
 
 def _sink_marker(offset: int, said: dict[str, Any]) -> SinkMarker:
@@ -124,7 +131,7 @@ def _old_sink_marker(offset: int, said: dict[str, Any]) -> SinkMarker:
     """With the number of parts; or, of a micro-batch in one transaction, with that of its rows and
     the name of the sink in place of the query's."""
     last = Rows(offset - 1, _total_of(said)) if "rows" in said else None
-    parts = int(said.get("parts", 0))
+    parts = 0 if last is not None else int(said["parts"])
     return SinkMarker(offset, None, parts, last, is_whole=last is not None, is_old=True)
 
 
@@ -149,6 +156,6 @@ def _rows_of(said: dict[str, Any]) -> Rows:
 def _parsed(metadata: str) -> dict[str, Any]:
     try:
         said = json.loads(metadata)
-    except ValueError:
+    except (RecursionError, ValueError):
         return {}
     return said if isinstance(said, dict) else {}
