@@ -26,13 +26,13 @@ def place(cluster: Cluster) -> Place:
 class Job(Stand):
     """A batch write with tidelog.job.id."""
 
-    def __init__(self, place: Place) -> None:
-        topic = place.topic(partitions=2)
-        super().__init__(place, topic=topic, tidelog_job_id=f"job-{topic}")
+    def __init__(self, place: Place, **given: str) -> None:
+        topic = given.get("topic") or place.topic(partitions=2)
+        super().__init__(place, **{"topic": topic, "tidelog_job_id": f"job-{topic}", **given})
 
     def options(self, **more: str) -> SinkOptions:
         given = {**self.given, **more}
-        del given["tidelog_sink_id"]
+        given.pop("tidelog_sink_id", None)
         return self.place.sink_options(Mode.BATCH, **given)
 
 
@@ -115,6 +115,39 @@ def test_a_part_that_comes_again_with_other_rows_after_an_interrupted_end_is_ref
         stand.finish(0)
     stand.micro_batch(0, 2)
     stand.holds((0, 0), (0, 1))
+
+
+@pytest.mark.parametrize("part", [0, None])
+def test_a_consumer_group_with_the_name_of_a_sink_is_not_taken_for_its_marker(
+    place: Place, part: int | None
+) -> None:
+    stand = Stand(place)
+    stand.micro_batch(0, 2)
+    group = stand.sink.name if part is None else stand.sink.part(part)
+    before = stand.marker(group)
+    assert before is not None
+    place.client.run(commit_offsets(place.client.view, group, {stand.sink.marker: 2}))
+    with pytest.raises(SinkError, match="another program commits offsets under the name"):
+        stand.write(1, 0)
+    stand.holds((0, 0), (0, 1))
+    # That program has a group of its own now, and the offset of this one was set back.
+    offsets = {stand.sink.marker: before.offset}
+    place.client.run(commit_offsets(place.client.view, group, offsets, before.metadata))
+    stand.micro_batch(1, 2)
+    stand.holds((0, 0), (0, 1), (1, 0), (1, 1))
+
+
+def test_the_same_rows_for_another_topic_are_other_rows(place: Place) -> None:
+    """With one marker topic for both, as two writes of a foreachBatch may have it."""
+    marker_topic = place.topic()
+    jobs = [Job(place, tidelog_job_id="two-topics", tidelog_sink_markerTopic=marker_topic)]
+    jobs.append(Job(place, **{**jobs[0].given, "topic": place.topic(partitions=2)}))
+    jobs[0].micro_batch(3, 1)
+    jobs[1].write(3, 0)
+    with pytest.raises(SinkError, match="micro-batch 3 is written already, with other rows"):
+        jobs[1].finish(3)
+    jobs[0].holds((3, 0))
+    jobs[1].holds()
 
 
 def test_a_job_is_written_once_and_refused_with_other_rows(place: Place) -> None:

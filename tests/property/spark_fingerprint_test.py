@@ -105,6 +105,17 @@ def test_cells_that_change_partners_are_seen() -> None:
     assert known.sum != other.sum
 
 
+@given(st.lists(ROWS, min_size=1, max_size=5))
+def test_the_topic_of_the_option_counts_as_that_of_each_row(rows: list[Row]) -> None:
+    def total(topic: str | None, rows: list[Row]) -> Total:
+        prints = Fingerprint(topic)
+        prints.add(batch_of(rows))
+        return prints.total
+
+    assert total("a", rows) == total(None, [{**row, "topic": "a"} for row in rows])
+    assert total("a", rows) != total("b", rows)
+
+
 @given(st.lists(ROWS, max_size=5))
 def test_a_column_that_is_missing_counts_as_one_of_nulls(rows: list[Row]) -> None:
     bare = [{**row, "key": None, "headers": None} for row in rows]

@@ -99,7 +99,7 @@ class Writer:
         open_topic(self._client, producer, self._sink.marker[0])
         part, sink = self._client.run(read_markers(self._client.view, self._sink, task.partition))
         if part_is_written(self._rules, task, part, sink):
-            total = _drained(batches, with_headers=self._options.with_headers)
+            total = _drained(batches, self._options)
             return Written(
                 task.partition, 0, skipped=True, total=total, kept=_kept(part, task.batch)
             )
@@ -129,7 +129,7 @@ class Writer:
         batches: Iterable[Any],
         began_ms: int,
     ) -> Written:
-        prints = Fingerprint()
+        prints = Fingerprint(self._options.topic)
         rows = write_rows(
             self._client,
             producer,
@@ -193,7 +193,7 @@ class Committer:
         known = sink_marker(self._client.run(self._own_marker()))
         if whole_is_written(self._rules, batch, known):
             assert known is not None
-            total = _drained(batches, with_headers=self._options.with_headers)
+            total = _drained(batches, self._options)
             check_same(self._rules, Rows(batch.number, total, batch.plan), known)
             return Written(0, 0, skipped=True, total=total)
         if known is not None and not known.is_whole:
@@ -212,7 +212,7 @@ class Committer:
         batches: Iterable[Any],
         known: SinkMarker | None,
     ) -> Written:
-        prints = Fingerprint()
+        prints = Fingerprint(self._options.topic)
         rows = write_rows(
             self._client, producer, self._options, batches, first=0, fingerprint=prints
         )
@@ -240,11 +240,11 @@ def _kept(part: PartMarker | None, batch: int) -> Kept | None:
     return Kept(part.total) if part is not None and is_its else None
 
 
-def _drained(batches: Iterable[Any], *, with_headers: bool) -> Total:
+def _drained(batches: Iterable[Any], options: SinkOptions) -> Total:
     """Of rows that are not written: whoever gives them wants to be read to the end."""
-    prints = Fingerprint()
+    prints = Fingerprint(options.topic)
     for batch in gathered(batches):
-        prints.add(written_columns(batch, with_headers=with_headers))
+        prints.add(written_columns(batch, with_headers=options.with_headers))
     return prints.total
 
 

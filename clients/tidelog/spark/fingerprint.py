@@ -36,9 +36,11 @@ _LONG_BYTES: Final = 2 * KIB
 
 
 class Fingerprint:
-    """Of all rows that were added."""
+    """Of all rows that were added. With `topic`, which the option of this name says, all of them
+    are written there, whatever the column says."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str | None = None) -> None:
+        self._topic = None if topic is None else pa.array([topic], pa.string())
         self._rows = 0
         self._sum = 0
 
@@ -47,7 +49,8 @@ class Fingerprint:
         count = rows.num_rows
         step = max(1, min(_CHUNK_ROWS, count * _CHUNK_BYTES // max(rows.nbytes, 1)))
         for at in range(0, count, step):
-            self._sum += int(_row_hashes(rows.slice(at, step)).sum(dtype=np.uint64))
+            hashes = _row_hashes(rows.slice(at, step), self._topic)
+            self._sum += int(hashes.sum(dtype=np.uint64))
         self._sum %= _MODULUS
         self._rows += count
 
@@ -56,10 +59,12 @@ class Fingerprint:
         return Total(self._rows, self._sum)
 
 
-def _row_hashes(rows: Any) -> Hashes:  # noqa: ANN401 -- a RecordBatch
+def _row_hashes(rows: Any, topic: Any) -> Hashes:  # noqa: ANN401 -- a RecordBatch, an array of one
     found = np.zeros(rows.num_rows, dtype=np.uint64)
     for number, (name, hashes_of) in enumerate(_COLUMNS.items(), start=1):
-        if name in rows.schema.names:
+        if name == "topic" and topic is not None:
+            found += _salted(hashes_of(topic), number)
+        elif name in rows.schema.names:
             found += _salted(hashes_of(rows.column(name)), number)
     return _mixed(found + _ODD)
 
