@@ -233,3 +233,9 @@ def test_an_exactly_once_sink_without_a_topic_is_told_where_its_marker_lies() ->
 def test_every_option_says_what_it_does() -> None:
     rows = [*SOURCE.all_rows().values(), *SINK.all_rows().values()]
     assert [row.name for row in rows if not row.doc or not row.rule] == []
+
+
+def test_only_a_stream_has_a_checkpoint_that_tells_its_micro_batches_apart() -> None:
+    """Two writes of one foreachBatch have the same plan, but not the same rows."""
+    assert sink(Mode.STREAM, checkpointLocation="/c").checkpoint == "/c"
+    assert not sink(Mode.BATCH, checkpointLocation="/c", tidelog_job_id="j").checkpoint

@@ -304,7 +304,8 @@ def sink_options(given: Mapping[str, str], mode: Mode) -> SinkOptions:
         writes_without_marker=options("tidelog.sink.onMissingMarker").lower() == "write",
         keeps_other_rows=options("tidelog.sink.onOtherRows").lower() == "keep",
         job_id=job_id,
-        checkpoint=options("checkpointLocation"),
+        # A write in foreachBatch is not the only one of its micro-batch, whose plan tells nothing.
+        checkpoint=options("checkpointLocation") if mode is Mode.STREAM else None,
         producing=producing,
     )
 
