@@ -25,11 +25,26 @@ def test_the_digest_of_a_plan_changes_with_the_plan(folder: Path) -> None:
 
 
 def test_a_checkpoint_is_a_path_or_a_url_of_a_file(folder: Path) -> None:
-    assert plan_digest(folder.as_uri(), 7) == plan_digest(str(folder), 7)
-    assert query_id(folder.as_uri()) == query_id(str(folder)) == "a-query"
+    for url in (f"file://{folder}", f"file:{folder}", f"file://localhost{folder}"):
+        assert plan_digest(url, 7) == plan_digest(str(folder), 7)
+        assert query_id(url) == query_id(str(folder)) == "a-query"
 
 
-@pytest.mark.parametrize("checkpoint", [None, "", "hdfs://a/b", "s3a://b/c", "file://host/c"])
+@pytest.mark.parametrize("name", ["a%20checkpoint", "a#b", "a?b", "a;b", "a:b", " a\tb"])
+def test_a_checkpoint_is_taken_literally_as_spark_does(folder: Path, name: str) -> None:
+    """Another folder, which a URL decoder might take it for, must not be read in its place."""
+    assert plan_digest(f"file://{folder.parent}/{name}", 7) is None
+    made = folder.rename(folder.parent / name)
+    (folder.parent / "a" / "offsets").mkdir(parents=True)
+    (folder.parent / "a" / "offsets" / "7").write_text("of another query")
+    for text in (f"file://{made}", f"file:{made}", str(made)):
+        assert query_id(text) == "a-query"
+        assert plan_digest(text, 7) == plan_digest(str(made), 7) is not None
+
+
+@pytest.mark.parametrize(
+    "checkpoint", [None, "", "hdfs://a/b", "s3a://b/c", "file://host/c", "s3a://[b/c"]
+)
 def test_of_a_checkpoint_elsewhere_nothing_is_known(checkpoint: str | None) -> None:
     assert plan_digest(checkpoint, 7) is None
     assert not query_id(checkpoint)

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 
 def plan_digest(checkpoint: str | None, batch: int) -> str | None:
@@ -31,10 +30,16 @@ def query_id(checkpoint: str | None) -> str:
 
 
 def _folder(checkpoint: str | None) -> Path | None:
-    """A path, or a URL of scheme `file`."""
+    """A path, or a URL of scheme `file`. Spark takes both literally: a percent sign or a hash sign
+    is a part of the name. Decoded as a URL it might be the name of another query's checkpoint."""
     if not checkpoint:
         return None
-    parts = urlsplit(checkpoint)
-    if parts.scheme not in {"", "file"} or parts.netloc not in {"", "localhost"}:
+    scheme, colon, rest = checkpoint.partition(":")
+    if not colon or "/" in scheme:
+        return Path(checkpoint)
+    if scheme != "file":
         return None
-    return Path(unquote(parts.path) if parts.scheme else checkpoint)
+    if not rest.startswith("//"):
+        return Path(rest)
+    host, _, path = rest[2:].partition("/")
+    return Path("/", path) if host in {"", "localhost"} else None
