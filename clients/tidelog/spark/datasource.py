@@ -56,6 +56,7 @@ from tidelog.spark.options import (
 from tidelog.spark.pushdown import Condition, Pushed, pushed_by
 from tidelog.spark.reading import plan_ranges, read_range
 from tidelog.spark.rows import check_columns
+from tidelog.spark.sending import Sent
 from tidelog.spark.sink_commit import Sink
 from tidelog.spark.sink_decisions import Batch
 from tidelog.spark.stream import Stream
@@ -77,7 +78,7 @@ _DDL = {
 }
 
 
-class TidelogDataSource(DataSource):
+class TidelogDataSource(Sent, DataSource):
     """Format `tidelog`."""
 
     reached: Reached = staticmethod(go_on)
@@ -141,7 +142,7 @@ def _read(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
     settle()
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(Sent, DataSourceReader):
     """Reads what there is, once."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -182,7 +183,7 @@ def _conditions(filters: list[Filter]) -> Iterator[Condition]:
             yield Condition(column[0] if len(column) == 1 else "", comparison, value)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(Sent, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on and on; `stop` is not told reliably, so nothing waits for it."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -346,7 +347,7 @@ class _Driver:
         return Committer(client, self.options, sink, reached=self.reached)
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(Sent, DataSourceArrowWriter):
     """Writes a data frame: as micro-batch 0 of a job, or in foreachBatch as the one that it is."""
 
     def __init__(self, options: SinkOptions, reached: Reached) -> None:
@@ -362,7 +363,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._driver.abort(messages)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(Sent, DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
     def __init__(self, options: SinkOptions, reached: Reached) -> None:

@@ -14,7 +14,10 @@ class InitialFile:
     def __init__(self, path: str) -> None:
         scheme, colon, rest = path.partition(":")
         if colon and scheme != "file" and "/" not in scheme:
-            raise OptionError(f"option tidelog.initialOffsets={path!r}: must be a local path")
+            raise OptionError(
+                f"option tidelog.initialOffsets={path!r}: must be a local path, of the driver's "
+                "machine; with a checkpoint elsewhere give read_stream tidelog__initialOffsets=PATH"
+            )
         self._path = Path(rest if colon and scheme == "file" else path)
 
     def read(self) -> Json | None:

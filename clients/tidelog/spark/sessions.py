@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkConf
 from pyspark.sql import DataFrame, SparkSession
 
-from tidelog.spark.datasource import TidelogDataSource
+from tidelog.spark.sending import RegisteredSource
 
 _CONF: Mapping[str, str] = {
     "spark.log.level": "ERROR",
@@ -27,18 +28,33 @@ _LOCAL: Mapping[str, str] = {
 
 
 def session(
-    master: str = "local[*]", *, app: str = "tidelog", conf: Mapping[str, str] | None = None
+    master: str | None = None, *, app: str = "tidelog", conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session that knows format `tidelog`; what `conf` says wins over what is set here."""
+    """A session that knows format `tidelog`; what `conf` says wins over what is set here. Without
+    `master` a program that spark-submit has started runs where spark-submit was told to, and any
+    other one on this machine.
+
+    The format is registered although Spark finds it by itself: what Spark finds by itself is run
+    with the Python of the driver's environment and without --py-files, also on executors.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    chosen = {**_CONF, **(_LOCAL if master.startswith("local") else {}), **(conf or {})}
-    builder = SparkSession.builder.master(master).appName(app)
+    where = master or _submitted_to() or "local[*]"
+    chosen = {**_CONF, **(_LOCAL if where.startswith("local") else {}), **(conf or {})}
+    builder = SparkSession.builder.master(where).appName(app)
     for name, value in chosen.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    spark.dataSource.register(TidelogDataSource)
+    spark.dataSource.register(RegisteredSource)
     return spark
+
+
+def _submitted_to() -> str | None:
+    """The master that spark-submit was given, in a program that it has started."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return None
+    found: str | None = SparkConf().get("spark.master")  # asks the JVM, which runs already
+    return found
 
 
 def read_stream(
