@@ -39,6 +39,18 @@ def bare_python(folder: Path) -> Path:
     return path
 
 
+def clean_python(folder: Path) -> Path:
+    """A virtual environment that has what tidelog needs, but not tidelog."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (packages,) = folder.glob("lib/python3.*/site-packages")
+    # Files .pth of a folder that is named in one are not read: so this project stays out of sight.
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    python = folder / "bin/python"
+    lacks = subprocess.run([python, "-c", "import tidelog.spark"], check=False, capture_output=True)
+    assert b"No module named 'tidelog'" in lacks.stderr, "install this project with pip install -e"
+    return python
+
+
 def environment(python: Path) -> dict[str, str]:
     """What Spark's own scripts need; and no word of where our sources are."""
     return {
