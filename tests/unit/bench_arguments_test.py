@@ -27,8 +27,10 @@ PROGRAMS = (
     "recovery",
     "rolling",
     "small_requests",
+    "spark_commit",
     "spark_decode",
     "spark_encode",
+    "spark_flat",
     "spark_io",
     "startup",
 )
