@@ -36,8 +36,6 @@ class Cell(NamedTuple):
 
 IN_EVERY_RUN = [
     Cell("mirror", "SIGINT", "middle"),
-    Cell("mirror", "jvm", "committed"),
-    Cell("replay", "SIGTERM", "middle"),
     Cell("replay", "python", "written"),
 ]
 OTHERS = [

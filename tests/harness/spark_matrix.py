@@ -165,29 +165,18 @@ POSSIBLE: Final = tuple(cell for cell in ALL if impossible(cell) is None)
 
 _STREAM, _BATCH, _FOREACH = (How(form, Delivery.ONCE) for form in FORMS)
 _ATOMIC = How(Form.STREAM, Delivery.ATOMIC)
-_AT_LEAST = How(Form.STREAM, Delivery.AT_LEAST)
-_MIRROR, _REPLAY = (How(form, Delivery.ONCE) for form in COMMANDS)
+_MIRROR = How(Form.MIRROR, Delivery.ONCE)
 IN_EVERY_RUN: Final = (
     Cell(What.FUNCTION, When.LAST, _STREAM),
     Cell(What.SQL, When.MIDDLE, _BATCH),
-    Cell(What.SOURCE, When.MIDDLE, _MIRROR),
-    Cell(What.SOURCE, When.FIRST, _REPLAY),
-    Cell(What.SHUFFLE, When.MIDDLE, _BATCH),
-    Cell(What.STAGE, When.FIRST, _STREAM),
     Cell(What.UPSTREAM, When.MIDDLE, _FOREACH),
     Cell(What.NEIGHBOUR, When.MIDDLE, _STREAM),
     Cell(What.STOP, When.MIDDLE, _ATOMIC),
     Cell(What.STOP, When.BETWEEN, _STREAM),
-    Cell(What.WORKER, When.BETWEEN, _BATCH),
-    Cell(What.WORKER, When.LAST, _AT_LEAST),
-    Cell(What.SPECULATION, When.MIDDLE, _FOREACH),
-    Cell(What.JVM, When.BETWEEN, _STREAM),
-    Cell(What.SIGINT, When.MIDDLE, _MIRROR),
 )
-"""A representative part: every cause but two that kill the driver, every moment and every form."""
+"""Causes that one session of Spark survives, so that a run of the suite pays for one."""
 CORE: Final = tuple(cell for cell in POSSIBLE if cell.how in {_STREAM, _BATCH, _MIRROR})
 """What also runs on Apache Kafka."""
-ON_KAFKA_IN_EVERY_RUN: Final = Cell(What.FUNCTION, When.MIDDLE, _STREAM)
 
 
 def table(cells: Collection[Cell], found: Mapping[Cell, str] | None = None) -> str:
