@@ -9,8 +9,10 @@ from harness.spark_plain import Place
 from harness.spark_stand import QUERY, Died, Stand, dies_at
 from harness.spark_tasks import ROWS, values_of
 from tidelog.clients.admin.group_offsets import commit_offsets
+from tidelog.clients.producer.transaction import end_transaction
 from tidelog.spark.options import Mode, SinkOptions
 from tidelog.spark.tasks import Point, SinkError
+from tidelog.wire.errors import Rejected
 
 pytestmark = pytest.mark.slow
 
@@ -237,6 +239,44 @@ class TestMarkersOfEarlierVersions:
         with pytest.raises(SinkError, match="2 are written, this time there are 3"):
             stand.write_whole(4, b"a", b"b", b"c")
         assert stand.write_whole(5, b"a").rows == 1
+
+    @pytest.mark.parametrize(
+        ("batch", "said"),
+        [
+            (4, {"parts": 2}),
+            (4, {"query": "the-sink", "rows": 5}),  # exactly-once-atomic went before
+            (0, None),
+        ],
+    )
+    def test_a_part_that_was_written_stops_a_switch_to_one_transaction(
+        self, place: Place, batch: int, said: dict[str, object] | None
+    ) -> None:
+        """The earlier version committed each part by itself, without a word in the sink's marker:
+        all rows in one transaction would write those of that part twice."""
+        stand = Stand(place)
+        if said is not None:
+            self.commit(stand, stand.sink.name, batch, **said)
+            self.commit(stand, stand.sink.part(0), batch, query=QUERY, rows=ROWS)
+        self.commit(stand, stand.sink.part(1), batch + 1, query=QUERY, rows=ROWS)
+        rows = [*values_of(batch, 0), *values_of(batch, 1)]
+        with pytest.raises(SinkError, match=r"tasks \[1\] are committed: finish it with"):
+            stand.write_whole(batch, *rows, parts=2)
+        stand.micro_batch(batch, 2)
+        assert stand.write_whole(batch + 1, b"whole", parts=2).rows == 1
+        stand.holds_values([*values_of(batch, 0), b"whole"])
+
+    def test_a_task_that_still_runs_cannot_commit_after_a_switch_to_one_transaction(
+        self, place: Place
+    ) -> None:
+        stand = Stand(place)
+        left = stand.write(0, 1).open
+        assert left is not None
+        assert stand.write_whole(0, b"whole", parts=2).rows == 1
+        name, identity, bumps = left.transaction
+        end = end_transaction(place.client.view, name, identity, committed=True, bumps=bumps)
+        with pytest.raises(Rejected):
+            place.client.run(end)
+        stand.holds_values([b"whole"])
 
     def test_a_job_of_foreach_batch_is_refused(self, place: Place) -> None:
         job = Job(place)

@@ -95,12 +95,13 @@ class Stand:
         *values: bytes,
         plan: str | None = None,
         reached: Reached = go_on,
+        parts: int = 1,
         **more: str,
     ) -> Written:
-        """By a driver, with exactly-once-atomic."""
+        """By a driver, with exactly-once-atomic; the rows come from this number of tasks."""
         options = self.options(tidelog_delivery="exactly-once-atomic", **more)
         committer = Committer(self.place.client, options, self.sink, reached=reached)
-        return committer.write_whole(Batch(QUERY, batch, plan), [batch_of(values)], 1)
+        return committer.write_whole(Batch(QUERY, batch, plan), [batch_of(values)], parts)
 
     def marker(self, group: str) -> CommittedOffset | None:
         view = self.place.client.view

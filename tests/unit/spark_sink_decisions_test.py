@@ -8,6 +8,7 @@ from tidelog.spark.sink_decisions import (
     Batch,
     Rules,
     check_committed,
+    check_no_part_written,
     check_same,
     decide,
     part_is_written,
@@ -247,6 +248,24 @@ class TestAMicroBatchInOneTransaction:
     def test_is_refused_where_tasks_have_begun_it(self) -> None:
         with pytest.raises(SinkError, match=r"finish it with tidelog\.delivery=exactly-once"):
             whole_is_written(RULES, Batch("q", N), ending(N))
+
+    @pytest.mark.parametrize("sink", [None, SinkMarker(N, None, 2, is_old=True)])
+    def test_is_refused_where_a_part_is_committed(self, sink: SinkMarker | None) -> None:
+        before, after = PartMarker(N, "q", OLD), PartMarker(N + 1, "q", OLD)
+        batch = Batch("q", N)
+        check_no_part_written(RULES, batch, [before, before], sink)
+        with pytest.raises(SinkError, match=r"its tasks \[1\] are committed: finish it"):
+            check_no_part_written(RULES, batch, [before, after], sink)
+
+    def test_is_refused_where_the_marker_of_a_part_cannot_be_told(self) -> None:
+        batch, old = Batch("q", N), SinkMarker(N, None, 1, is_old=True)
+        with pytest.raises(SinkError, match="is written by task 0"):
+            check_no_part_written(RULES, batch, [None], old)
+        check_no_part_written(FORGETS, batch, [None], old)
+        check_no_part_written(RULES, batch, [PartMarker(N, "q", OLD), None], old)
+        check_no_part_written(RULES, Batch("q", 0), [None, None], None)
+        with pytest.raises(SinkError, match="another program commits offsets"):
+            check_no_part_written(RULES, batch, [PartMarker(3, is_foreign=True)], old)
 
     def test_is_refused_where_the_marker_was_forgotten(self) -> None:
         with pytest.raises(SinkError, match="does not know any more"):

@@ -35,11 +35,13 @@ from tidelog.spark.sink_commit import (
     finish,
     let_go,
     read_markers,
+    take_over_parts,
     too_late,
 )
 from tidelog.spark.sink_decisions import (
     Batch,
     Rules,
+    check_no_part_written,
     check_same,
     part_is_written,
     whole_is_written,
@@ -196,14 +198,26 @@ class Committer:
             total = _drained(batches, self._options)
             check_same(self._rules, Rows(batch.number, total, batch.plan), known)
             return Written(0, 0, skipped=True, total=total)
-        if known is not None and not known.is_whole:
-            self.let_go(max(parts, known.parts))
+        self._settle_parts(batch, known, max(parts, 0 if known is None else known.parts))
         producer.begin()
         try:
             return self._whole(producer, batch, batches, known)
         except BaseException:
             _abort(producer)
             raise
+
+    def _settle_parts(self, batch: Batch, known: SinkMarker | None, parts: int) -> None:
+        """What tasks left open is aborted, and what they have committed must not be written twice.
+
+        Tasks of earlier versions committed their own parts, and the sink's marker did not say so
+        before all of them had. So if that marker is missing or old, the parts' own markers decide.
+        """
+        if known is None or known.is_old:
+            view = self._client.view
+            markers = self._client.run(take_over_parts(view, self._sink, range(parts)))
+            check_no_part_written(self._rules, batch, markers, known)
+        elif not known.is_whole:
+            self.let_go(parts)
 
     def _whole(
         self,

@@ -102,6 +102,17 @@ def read_markers(
     return part_marker(mine), sink_marker(whole)
 
 
+def take_over_parts(
+    view: ClusterView, sink: Sink, parts: Sequence[int]
+) -> Plan[list[PartMarker | None]]:
+    """Take the transactional ids of these parts over, then read their markers. Whatever had these
+    ids before can commit nothing from here on, so that the markers stay as they were read."""
+    names = [sink.part(number) for number in parts]
+    results((yield from let_go(view, names)))
+    reads = [stable_offset(view, name, sink.marker) for name in names]
+    return [part_marker(one) for one in results((yield from together(reads)))]
+
+
 def finish(view: ClusterView, work: Finish, messages: Sequence[Written | None]) -> Plan[None]:
     """Commit what the tasks have written, once; SinkError where that is not possible.
 

@@ -99,12 +99,29 @@ def whole_is_written(rules: Rules, batch: Batch, sink: SinkMarker | None) -> boo
     if sink is None and batch.number > 0 and not (rules.is_job or rules.writes_without_marker):
         raise _forgotten(rules, f"micro-batch {batch.number} is written")
     if sink is not None and sink.is_ending(batch.number):
-        raise SinkError(
-            f"{rules.name}: micro-batch {batch.number} was begun with exactly-once, and some of "
-            "its tasks may be committed: finish it with tidelog.delivery=exactly-once, then switch "
-            "to exactly-once-atomic"
-        )
+        raise _begun(rules, batch.number, "some of its tasks may be committed")
     return False
+
+
+def written_parts(
+    rules: Rules, batch: Batch, parts: Sequence[PartMarker | None], sink: SinkMarker | None
+) -> list[int]:
+    """The parts whose rows of this micro-batch are committed, given the markers of parts 0, 1, ...;
+    SinkError if one of these markers cannot be told, or belongs to something else."""
+    return [
+        number
+        for number, part in enumerate(parts)
+        if part_is_written(rules, TaskInfo(batch.query, batch.number, number), part, sink)
+    ]
+
+
+def check_no_part_written(
+    rules: Rules, batch: Batch, parts: Sequence[PartMarker | None], sink: SinkMarker | None
+) -> None:
+    """Refuse to write a micro-batch in one transaction if tasks have committed some of its rows."""
+    written = written_parts(rules, batch, parts, sink)
+    if written:
+        raise _begun(rules, batch.number, f"its tasks {written} are committed")
 
 
 def check_same(rules: Rules, rows: Rows, sink: SinkMarker) -> None:
@@ -213,6 +230,13 @@ def _check_remembered(rules: Rules, task: TaskInfo, sink: SinkMarker | None) -> 
         if not may_be_committed or task.partition >= sink.parts:
             return
     raise _forgotten(rules, f"micro-batch {task.batch} is written by task {task.partition}")
+
+
+def _begun(rules: Rules, batch: int, how_far: str) -> SinkError:
+    return SinkError(
+        f"{rules.name}: micro-batch {batch} was begun with exactly-once, and {how_far}: finish it "
+        "with tidelog.delivery=exactly-once, then switch to exactly-once-atomic"
+    )
 
 
 def _forgotten(rules: Rules, what: str) -> SinkError:
