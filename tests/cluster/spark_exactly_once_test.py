@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 from collections.abc import Iterator
 from itertools import product
 
@@ -255,6 +256,7 @@ def test_a_sink_of_several_topics_keeps_its_marker_where_it_is_told(place: Place
 def test_the_markers_say_whose_rows_they_are(place: Place) -> None:
     stand = Stand(place)
     said = stand.write(0, 0)
+    began_ms = time.time_ns() // 1_000_000
     stand.finish(0, plan="a-digest")
     total = {"rows": ROWS, "sum": f"{said.total.sum:016x}"}
     part, sink = stand.marker(stand.sink.part(0)), stand.marker(stand.sink.name)
@@ -262,7 +264,9 @@ def test_the_markers_say_whose_rows_they_are(place: Place) -> None:
     assert (part.offset, json.loads(part.metadata)) == (1, {"query": QUERY, **total})
     assert sink is not None
     whole = {"v": 2, "query": QUERY, "parts": 1, "batch": 0, **total, "plan": "a-digest"}
-    assert (sink.offset, json.loads(sink.metadata)) == (1, whole)
+    found = json.loads(sink.metadata)
+    assert found.pop("renewed") >= began_ms
+    assert (sink.offset, found) == (1, whole)
 
 
 def test_a_topic_is_created_at_its_first_use_where_the_cluster_does_so(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from harness.spark_plain import Place, batch_of
 from harness.spark_stand import QUERY, Died, Stand, another_client, dies_at
 from harness.spark_tasks import ROWS, attempts, values_of
 from harness.transaction_raw import end_of
+from tidelog.clients.admin.group_offsets import commit_offsets as group_commit
 from tidelog.clients.asking import Ask
 from tidelog.clients.producer.identity import init_producer_id
 from tidelog.spark.exactly_once import Committer, Writer
-from tidelog.spark.sink_decisions import Batch
+from tidelog.spark.sink_decisions import RENEWED_AFTER_MS, Batch
+from tidelog.spark.sink_markers import sink_marker, sink_metadata
 from tidelog.spark.tasks import Point, SinkError, TaskInfo
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k28_txn_offset_commit import API as TXN_OFFSET_COMMIT
@@ -29,6 +32,18 @@ VERSIONS = [1, 2]
 @pytest.fixture(scope="module")
 def place(cluster: Cluster) -> Place:
     return Place(cluster.bootstrap)
+
+
+def make_old(stand: Stand) -> int:
+    """Have the sink's marker say that the parts' markers must be renewed; when they were committed
+    in fact."""
+    known = sink_marker(stand.marker(stand.sink.name))
+    assert known is not None
+    assert known.renewed_ms is not None
+    said = sink_metadata(replace(known, renewed_ms=known.renewed_ms - RENEWED_AFTER_MS))
+    client, offsets = stand.place.client, {stand.sink.marker: known.offset}
+    client.run(group_commit(client.view, stand.sink.name, offsets, said))
+    return known.renewed_ms
 
 
 @pytest.mark.parametrize("point", [Point.ENDING, Point.BETWEEN, Point.ENDED, Point.COMPLETE])
@@ -186,6 +201,60 @@ def test_a_driver_that_wakes_after_another_one_has_finished_commits_nothing(
         with pytest.raises(SinkError, match="another driver has taken it over"):
             Committer(client, stand.options(), stand.sink).finish(Batch(QUERY, 0), said)
     stand.holds((0, 0), (0, 1))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_parts_that_a_micro_batch_does_not_need_cost_it_nothing(place: Place, version: int) -> None:
+    stand = Stand(place)
+    with changed_answers(place, version) as (client, network):
+        asked: list[str] = []
+        stand.micro_batch(0, 20, client=client)
+        stand.write(1, 0, client=client)
+        network.before = lambda ask: asked.append(ask.api.name)
+        stand.finish(1, client=client)
+    # The sink's marker alone is read once and committed twice: it says ending, then complete.
+    assert asked.count("OffsetFetch") == 1
+    assert asked.count("TxnOffsetCommit") == 2
+    stand.holds(*((0, number) for number in range(20)), (1, 0))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_markers_of_unused_parts_are_renewed_now_and_then_in_one_transaction(
+    place: Place, version: int
+) -> None:
+    """Else the cluster would forget them, as it does with what nobody has committed for a week."""
+    stand = Stand(place)
+    with changed_answers(place, version) as (client, network):
+        stand.micro_batch(0, 20, client=client)
+        before = [stand.marker(stand.sink.part(number)) for number in range(1, 20)]
+        at_ms = make_old(stand)
+        renewed: set[str] = set()
+
+        def note(ask: Ask) -> None:
+            if ask.api is TXN_OFFSET_COMMIT:
+                assert ask.message.transactional_id == stand.sink.name
+                renewed.add(ask.message.group_id)
+
+        stand.write(1, 0, client=client)
+        network.before = note
+        stand.finish(1, client=client)
+    assert renewed == {stand.sink.name, *(stand.sink.part(number) for number in range(1, 20))}
+    assert [stand.marker(stand.sink.part(number)) for number in range(1, 20)] == before
+    again = sink_marker(stand.marker(stand.sink.name))
+    assert again is not None
+    assert again.renewed_ms is not None
+    assert again.renewed_ms >= at_ms
+
+
+def test_a_task_that_died_does_not_hold_up_a_micro_batch_without_it(place: Place) -> None:
+    """Its open transaction changes a marker that is renewed; nobody would read it before the end of
+    that transaction's time."""
+    stand = Stand(place, kafka_transaction_timeout_ms="600000")
+    stand.micro_batch(0, 2)
+    make_old(stand)
+    stand.write(1, 1)
+    stand.micro_batch(1, 1)
+    stand.holds((0, 0), (0, 1), (1, 0))
 
 
 def test_another_number_of_tasks_after_an_interrupted_end_is_refused(place: Place) -> None:

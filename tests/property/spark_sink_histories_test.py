@@ -20,7 +20,7 @@ PLANTS: Sequence[tuple[Callable[[pytest.MonkeyPatch], None], Sequence[str], int]
     (plants.driver_ends_without_ending, ("deaths", "naps", "tasks"), 1),
     (plants.skip_by_number_only, ("deaths", "restored", "cuts"), 5),
     (plants.ignore_a_refused_end, ("naps", "cuts", "expires"), 0),
-    (plants.drivers_do_not_fence_each_other, ("naps", "tasks"), 32),
+    (plants.drivers_do_not_fence_each_other, ("cuts", "deaths", "naps", "tasks"), 45),
 )
 """Each with what happens in the histories that look for it, and the first that finds it now."""
 

@@ -5,12 +5,14 @@ import pytest
 from tidelog.clients.producer.sender import Identity
 from tidelog.clients.producer.transactional import OpenTransaction
 from tidelog.spark.sink_decisions import (
+    RENEWED_AFTER_MS,
     Batch,
     Rules,
     check_committed,
     check_no_part_written,
     check_same,
     decide,
+    must_renew,
     part_is_written,
     whole_is_written,
 )
@@ -22,6 +24,7 @@ JOB = Rules("j", is_job=True)
 KEEPS = Rules("s", keeps_other_rows=True)
 FORGETS = Rules("s", writes_without_marker=True)
 N = 7
+NOW = 1_700_000_000_000
 MINE = Total(5, 11)
 OTHER = Total(5, 12)
 OLD = Total(5, None)
@@ -189,6 +192,24 @@ class TestADriver:
         assert decide(RULES, Batch("q", N), [skipped(0, OLD)], known).is_complete
         with pytest.raises(SinkError, match="5 are written, this time there are 4"):
             decide(RULES, Batch("q", N), [skipped(0, OLD, Total(4, 1))], known)
+
+    @pytest.mark.parametrize(
+        ("renewed_ms", "tasks", "is_due"),
+        [
+            (None, 1, True),
+            (None, 2, False),
+            (NOW, 1, False),
+            (NOW - RENEWED_AFTER_MS + 1, 1, False),
+            (NOW - RENEWED_AFTER_MS, 1, True),
+            (NOW - RENEWED_AFTER_MS, 2, False),
+            (NOW + 1, 1, True),  # the clock was set back
+        ],
+    )
+    def test_renews_the_markers_of_unused_parts_once_an_hour(
+        self, renewed_ms: int | None, tasks: int, *, is_due: bool
+    ) -> None:
+        known = SinkMarker(N, "q", 2, Rows(N - 1, MINE), renewed_ms=renewed_ms)
+        assert must_renew(known, tasks, NOW) is is_due
 
     def test_goes_on_where_another_one_had_begun_to_end(self) -> None:
         found = decide(RULES, Batch("q", N), [skipped(0), opened(1)], ending(N))

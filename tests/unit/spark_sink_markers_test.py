@@ -33,18 +33,18 @@ def test_what_a_part_keeps_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("last", [None, Rows(2, TOTAL), Rows(2, Total(0, 0), "digest")])
 @pytest.mark.parametrize("ending", [None, Ending(Rows(3, TOTAL, "d"), 8)])
-@pytest.mark.parametrize("is_whole", [False, True])
+@pytest.mark.parametrize(("is_whole", "renewed_ms"), [(False, None), (True, 0), (False, 1 << 41)])
 def test_what_a_sink_keeps_is_read_as_it_was_written(
-    last: Rows | None, ending: Ending | None, *, is_whole: bool
+    last: Rows | None, ending: Ending | None, renewed_ms: int | None, *, is_whole: bool
 ) -> None:
-    marker = SinkMarker(3, "q", 9, last, ending, is_whole)
+    marker = SinkMarker(3, "q", 9, last, ending, is_whole, renewed_ms=renewed_ms)
     assert sink_marker(kept(3, sink_metadata(marker))) == marker
 
 
 def test_the_metadata_of_a_sink_is_small() -> None:
     """Brokers take at most offset.metadata.max.bytes, 4096 unless they are told otherwise."""
     rows = Rows(1 << 40, Total(1 << 40, TOTAL.sum), "f" * 32)
-    marker = SinkMarker(1 << 40, "q" * 200, 10_000, rows, Ending(rows, 10_000))
+    marker = SinkMarker(1 << 40, "q" * 200, 10_000, rows, Ending(rows, 10_000), renewed_ms=1 << 50)
     assert len(sink_metadata(marker)) < 1_000
 
 
@@ -68,6 +68,7 @@ def test_markers_of_earlier_versions_are_understood() -> None:
         '{"v": 2, "query": "q", "parts": 1, "ending": 5}',
         '{"v": 2, "query": "q", "parts": 1, "ending": "x"}',
         '{"v": 2, "query": "q", "parts": 1e400}',
+        '{"v": 2, "query": "q", "parts": 1, "renewed": "x"}',
         '{"rows": "many"}',
         '{"query": "q", "rows": 1e400}',
         '{"query": "q", "rows": 1, "sum": 7}',

@@ -237,6 +237,7 @@ class Committer:
             0 if known is None else known.parts,
             Rows(batch.number, prints.total, batch.plan),
             is_whole=True,
+            renewed_ms=None if known is None else known.renewed_ms,
         )
         member = Membership(self._sink.name, metadata=sink_metadata(marker))
         producer.send_offsets({self._sink.marker: marker.offset}, member)

@@ -22,7 +22,14 @@ from tidelog.clients.producer.transaction import (
 from tidelog.clients.together import Failure, results, together
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.spark.options import SinkOptions
-from tidelog.spark.sink_decisions import Batch, Decision, Rules, check_committed, decide
+from tidelog.spark.sink_decisions import (
+    Batch,
+    Decision,
+    Rules,
+    check_committed,
+    decide,
+    must_renew,
+)
 from tidelog.spark.sink_markers import (
     Ending,
     PartMarker,
@@ -95,7 +102,7 @@ def read_markers(
     mine, whole = results(
         (
             yield from together(
-                [stable_offset(view, sink.part(part), sink.marker), _sink_offset(view, sink)]
+                [stable_offset(view, sink.part(part), sink.marker), _settled(view, sink, sink.name)]
             )
         )
     )
@@ -133,18 +140,35 @@ def finish(view: ClusterView, work: Finish, messages: Sequence[Written | None]) 
             batch.query,
             before.parts,
             before.last,
-            Ending(decision.rows, len(messages)),
+            Ending(decision.rows, decision.tasks),
             is_whole=before.is_whole,
+            renewed_ms=before.renewed_ms,
         )
         me = yield from _commit_markers(view, work, me, {sink.name: _said(ending)})
         work.reach(Point.ENDING)
         yield from _end_all(view, work, decision)
     work.reach(Point.ENDED)
-    parts = max(len(messages), before.parts)
-    complete = SinkMarker(batch.number + 1, batch.query, parts, decision.rows)
-    kept = yield from _unused(view, sink, range(len(messages), parts))
-    yield from _commit_markers(view, work, me, {**kept, sink.name: _said(complete)})
+    yield from _complete(view, work, me, before, decision)
     work.reach(Point.COMPLETE)
+
+
+def _complete(
+    view: ClusterView, work: Finish, me: Identity, before: SinkMarker, decision: Decision
+) -> Plan[None]:
+    """Commit the sink's marker N + 1, and from time to time the markers of unused parts."""
+    tasks = decision.tasks
+    parts = max(tasks, before.parts)
+    renewed_ms, unused = before.renewed_ms, {}
+    if must_renew(before, tasks, work.now_ms):
+        unused = yield from _unused(view, work.sink, range(tasks, parts))
+        renewed_ms = work.now_ms
+    elif len(decision.open) == parts:
+        renewed_ms = work.now_ms  # each part has just committed its own marker
+    batch = work.batch
+    complete = SinkMarker(
+        batch.number + 1, batch.query, parts, decision.rows, renewed_ms=renewed_ms
+    )
+    yield from _commit_markers(view, work, me, {**unused, work.sink.name: _said(complete)})
 
 
 def let_go(view: ClusterView, names: Sequence[str]) -> Plan[list[Identity | Failure]]:
@@ -162,31 +186,28 @@ def _said(marker: SinkMarker) -> _Marker:
     return _Marker(marker.offset, sink_metadata(marker))
 
 
-def _sink_offset(view: ClusterView, sink: Sink) -> Plan[CommittedOffset | None]:
-    """A driver that died may have left a transaction open that changes the marker: then nobody
-    would learn it before its time-out. So it is ended, which also fences that driver."""
+def _settled(view: ClusterView, sink: Sink, name: str) -> Plan[CommittedOffset | None]:
+    """The marker of the sink, or of a part that has no task. A driver or task that died may have
+    left a transaction open that changes the marker: nobody would learn it before its time-out. So
+    that transaction is ended, which also fences whoever began it."""
     try:
-        return (yield from stable_offset(view, sink.name, sink.marker, tries=_UNSTABLE_TRIES))
+        return (yield from stable_offset(view, name, sink.marker, tries=_UNSTABLE_TRIES))
     except Rejected as error:
         if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
             raise
-    yield from init_producer_id(view, sink.name)
-    return (yield from stable_offset(view, sink.name, sink.marker))
+    yield from init_producer_id(view, name)
+    return (yield from stable_offset(view, name, sink.marker))
 
 
 def _commit_markers(
     view: ClusterView, work: Finish, me: Identity, markers: Mapping[str, _Marker]
 ) -> Plan[Identity]:
     """In a transaction of the sink's own id: refused where another driver has taken that over."""
-    sink, bumps = work.sink, work.takes_epochs
+    name, bumps = work.sink.name, work.takes_epochs
+    plans = [_add_marker(view, work, me, group, marker) for group, marker in markers.items()]
     try:
-        for group, marker in markers.items():
-            if not bumps:
-                yield from add_offsets(view, sink.name, me, group)
-            member = Membership(group, metadata=marker.metadata)
-            offsets = {sink.marker: marker.offset}
-            yield from commit_offsets(view, sink.name, me, member, offsets, bumps=bumps)
-        return (yield from end_transaction(view, sink.name, me, committed=True, bumps=bumps))
+        results((yield from together(plans)))
+        return (yield from end_transaction(view, name, me, committed=True, bumps=bumps))
     except Rejected as error:
         if error.code not in TAKEN_OVER:
             raise
@@ -194,6 +215,18 @@ def _commit_markers(
             f"{work.rules.name}: another driver has taken it over ({error.code.name}): let one "
             f"query alone have this {work.rules.option}, and start it again"
         ) from error
+
+
+def _add_marker(
+    view: ClusterView, work: Finish, me: Identity, group: str, marker: _Marker
+) -> Plan[None]:
+    """Make a marker part of the open transaction of the sink's own id."""
+    sink, bumps = work.sink, work.takes_epochs
+    if not bumps:
+        yield from add_offsets(view, sink.name, me, group)
+    member = Membership(group, metadata=marker.metadata)
+    offsets = {sink.marker: marker.offset}
+    yield from commit_offsets(view, sink.name, me, member, offsets, bumps=bumps)
 
 
 def _end_all(view: ClusterView, work: Finish, decision: Decision) -> Plan[None]:
@@ -258,10 +291,10 @@ def too_late(limit_ms: int, passed_ms: int) -> str:
 
 
 def _unused(view: ClusterView, sink: Sink, parts: Sequence[int]) -> Plan[dict[str, _Marker]]:
-    """Markers of parts that this micro-batch did not need: they are committed again as they are,
-    so that the cluster remembers them as long as the others."""
+    """Markers of parts that this micro-batch did not need, to be committed again as they are, so
+    that the cluster remembers them as long as the others."""
     names = [sink.part(number) for number in parts]
-    found = results((yield from together([stable_offset(view, one, sink.marker) for one in names])))
+    found = results((yield from together([_settled(view, sink, one) for one in names])))
     return {
         name: _Marker(one.offset, one.metadata)
         for name, one in zip(names, found, strict=True)

@@ -7,9 +7,14 @@ rows. `docs/exactly-once.md` has the states as a table.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.spark.sink_markers import PartMarker, Rows, SinkMarker
 from tidelog.spark.tasks import SinkError, TaskInfo, Total, Written
+
+RENEWED_AFTER_MS: Final = 3_600_000
+"""How old the markers of unused parts become before they are committed again: an hour, which is far
+below the week (offsets.retention.minutes) after which a cluster forgets them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class Decision:
     """The sink's marker says so: nothing is to be committed, what is open is aborted."""
     open: Sequence[Written]
     """Parts whose transactions are open, the oldest first."""
+    tasks: int
+    """How many tasks the micro-batch has."""
 
 
 def part_is_written(
@@ -84,7 +91,16 @@ def decide(
     else:
         _check_parts(rules, batch.number, done, sink)
     still_open = sorted((one for one in done if one.open is not None), key=_began)
-    return Decision(rows, is_complete, still_open)
+    return Decision(rows, is_complete, still_open, len(done))
+
+
+def must_renew(sink: SinkMarker, tasks: int, now_ms: int) -> bool:
+    """Whether the markers of the parts that this number of tasks leaves unused must be committed
+    again. To do so in each micro-batch would cost a request for each of them."""
+    if tasks >= sink.parts:
+        return False
+    # A clock that was set back says nothing about the age of the markers.
+    return sink.renewed_ms is None or not 0 <= now_ms - sink.renewed_ms < RENEWED_AFTER_MS
 
 
 def whole_is_written(rules: Rules, batch: Batch, sink: SinkMarker | None) -> bool:

@@ -65,6 +65,9 @@ class SinkMarker:
     ending: Ending | None = None
     is_whole: bool = False
     """The last micro-batch was written in one transaction (exactly-once-atomic)."""
+    renewed_ms: int | None = None
+    """The markers of all `parts` have been committed since then, by the clock of the driver; None
+    if that is not known."""
     is_old: bool = False
     """An earlier version of tidelog wrote it, which said neither whose it is nor what is ending."""
     is_foreign: bool = False
@@ -88,6 +91,8 @@ def sink_metadata(marker: SinkMarker) -> str:
         found["ending"] = {**_rows(ending.rows), "parts": ending.parts}
     if marker.is_whole:
         found["whole"] = True
+    if marker.renewed_ms is not None:
+        found["renewed"] = marker.renewed_ms
     return json.dumps(found)
 
 
@@ -116,7 +121,7 @@ def sink_marker(committed: CommittedOffset | None) -> SinkMarker | None:
 
 
 def _sink_marker(offset: int, said: dict[str, Any]) -> SinkMarker:
-    ending = said.get("ending")
+    ending, renewed = said.get("ending"), said.get("renewed")
     return SinkMarker(
         offset,
         str(said["query"]),
@@ -124,6 +129,7 @@ def _sink_marker(offset: int, said: dict[str, Any]) -> SinkMarker:
         _rows_of(said) if "batch" in said else None,
         None if ending is None else Ending(_rows_of(ending), int(ending["parts"])),
         is_whole=bool(said.get("whole")),
+        renewed_ms=None if renewed is None else int(renewed),
     )
 
 
