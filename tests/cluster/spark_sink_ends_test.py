@@ -16,11 +16,12 @@ from harness.transaction_raw import end_of
 from tidelog.clients.admin.group_offsets import commit_offsets as group_commit
 from tidelog.clients.asking import Ask
 from tidelog.clients.producer.identity import init_producer_id
+from tidelog.clients.producer.transaction import end_transaction
 from tidelog.spark.exactly_once import Committer, Writer
 from tidelog.spark.sink_decisions import RENEWED_AFTER_MS, Batch
 from tidelog.spark.sink_markers import sink_marker, sink_metadata
 from tidelog.spark.tasks import Point, SinkError, TaskInfo
-from tidelog.wire.errors import ErrorCode
+from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k28_txn_offset_commit import API as TXN_OFFSET_COMMIT
 
 pytestmark = pytest.mark.slow
@@ -255,6 +256,46 @@ def test_a_task_that_died_does_not_hold_up_a_micro_batch_without_it(place: Place
     stand.write(1, 1)
     stand.micro_batch(1, 1)
     stand.holds((0, 0), (0, 1), (1, 0))
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 4])
+def test_another_number_of_tasks_goes_on_if_none_was_committed(place: Place, tasks: int) -> None:
+    stand = Stand(place)
+    for number in range(3):
+        stand.write(0, number)
+    left = stand.messages[2].open
+    assert left is not None
+    with pytest.raises(Died):
+        stand.finish(0, reached=dies_at(Point.ENDING))
+    rows = [value for number in range(3) for value in values_of(0, number)]
+    stand.said.clear()
+    for number in range(tasks):
+        stand.write(0, number, values=rows[number::tasks])
+    stand.finish(0)
+    name, identity, bumps = left.transaction
+    with pytest.raises(Rejected):  # the first driver wakes up, and ends what it was told of
+        place.client.run(
+            end_transaction(place.client.view, name, identity, committed=True, bumps=bumps)
+        )
+    stand.micro_batch(1, 3)
+    stand.holds((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2))
+
+
+def test_fewer_tasks_are_refused_if_a_part_that_they_do_not_have_is_committed(
+    place: Place,
+) -> None:
+    stand = Stand(place)
+    for number in (2, 0, 1):  # the driver ends the one that began first
+        stand.write(0, number)
+    with pytest.raises(Died):
+        stand.finish(0, reached=dies_at(Point.BETWEEN))
+    stand.said.clear()
+    for number in (0, 1):
+        stand.write(0, number)
+    with pytest.raises(SinkError, match="was partly committed by 3 tasks, and now has 2"):
+        stand.finish(0)
+    stand.micro_batch(0, 3)
+    stand.holds((0, 0), (0, 1), (0, 2))
 
 
 def test_another_number_of_tasks_after_an_interrupted_end_is_refused(place: Place) -> None:

@@ -215,12 +215,21 @@ class TestADriver:
         found = decide(RULES, Batch("q", N), [skipped(0), opened(1)], ending(N))
         assert [one.partition for one in found.open] == [1]
 
-    @pytest.mark.parametrize("tasks", [1, 3])
-    def test_refuses_another_number_of_tasks_then(self, tasks: int) -> None:
-        parts = [opened(number) for number in range(tasks)]
+    def test_goes_on_with_another_number_of_tasks_then_if_no_part_is_committed(self) -> None:
+        more = decide(RULES, Batch("q", N), [opened(one) for one in range(3)], ending(N))
+        assert [one.partition for one in more.open] == [0, 1, 2]
+        beyond = [PartMarker(N, "q", MINE)]
+        assert not decide(RULES, Batch("q", N), [opened(0)], ending(N), beyond).is_complete
+
+    def test_refuses_another_number_of_tasks_if_a_part_is_or_may_be_committed(self) -> None:
+        batch, after = Batch("q", N), PartMarker(N + 1, "q", MINE)
         for rules in (RULES, KEEPS):
-            with pytest.raises(SinkError, match=f"by 2 tasks, and now has {tasks}"):
-                decide(rules, Batch("q", N), parts, ending(N))
+            with pytest.raises(SinkError, match="by 2 tasks, and now has 3"):
+                decide(rules, batch, [skipped(0), opened(1), opened(2)], ending(N))
+            with pytest.raises(SinkError, match="by 2 tasks, and now has 1"):
+                decide(rules, batch, [opened(0)], ending(N), [after])
+            with pytest.raises(SinkError, match="does not know any more"):
+                decide(rules, batch, [opened(0)], ending(N), [None])
 
     @pytest.mark.parametrize("known", [ending(N), complete(N - 1), None])
     def test_refuses_a_skipped_task_that_had_other_rows(self, known: SinkMarker | None) -> None:

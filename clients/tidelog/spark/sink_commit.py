@@ -129,7 +129,8 @@ def finish(view: ClusterView, work: Finish, messages: Sequence[Written | None]) 
     sink, batch = work.sink, work.batch
     me = yield from init_producer_id(view, sink.name, timeout_ms=work.timeout_ms)
     known = sink_marker((yield from stable_offset(view, sink.name, sink.marker)))
-    decision = decide(work.rules, batch, messages, known)
+    beyond = yield from _take_over_beyond(view, work, known, len(messages))
+    decision = decide(work.rules, batch, messages, known, beyond)
     if decision.is_complete:
         yield from let_go(view, [sink.part(one.partition) for one in decision.open])
         return
@@ -150,6 +151,17 @@ def finish(view: ClusterView, work: Finish, messages: Sequence[Written | None]) 
     work.reach(Point.ENDED)
     yield from _complete(view, work, me, before, decision)
     work.reach(Point.COMPLETE)
+
+
+def _take_over_beyond(
+    view: ClusterView, work: Finish, known: SinkMarker | None, tasks: int
+) -> Plan[list[PartMarker | None]]:
+    """Of the parts that another driver was ending, those which have no task any more: the tasks
+    have taken the others over. That driver may still be about to commit them, if it is asleep."""
+    ending = None if known is None else known.ending
+    if ending is None or ending.rows.batch != work.batch.number:
+        return []
+    return (yield from take_over_parts(view, work.sink, range(tasks, ending.parts)))
 
 
 def _complete(

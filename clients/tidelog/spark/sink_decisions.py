@@ -77,9 +77,17 @@ def part_is_written(
 
 
 def decide(
-    rules: Rules, batch: Batch, messages: Sequence[Written | None], sink: SinkMarker | None
+    rules: Rules,
+    batch: Batch,
+    messages: Sequence[Written | None],
+    sink: SinkMarker | None,
+    beyond: Sequence[PartMarker | None] = (),
 ) -> Decision:
-    """What becomes of the transactions of all tasks; SinkError where that cannot be known."""
+    """What becomes of the transactions of all tasks; SinkError where that cannot be known.
+
+    If the sink's marker says that more tasks were ending this micro-batch than there are now,
+    `beyond` has the markers of the parts that are not there any more.
+    """
     done = _all_of(rules, batch, messages)
     _check_query(rules, batch.query, None, sink)
     _check_age(rules, batch.number, 0 if sink is None else sink.offset)
@@ -89,7 +97,8 @@ def decide(
         assert sink is not None
         _check_complete(rules, rows, done, sink)
     else:
-        _check_parts(rules, batch.number, done, sink)
+        _check_number(rules, batch, done, sink, beyond)
+        _check_parts(rules, batch.number, done)
     still_open = sorted((one for one in done if one.open is not None), key=_began)
     return Decision(rows, is_complete, still_open, len(done))
 
@@ -270,18 +279,35 @@ def _check_complete(rules: Rules, rows: Rows, done: Sequence[Written], sink: Sin
         _check_skipped(rules, rows.batch, done)
 
 
-def _check_parts(
-    rules: Rules, batch: int, done: Sequence[Written], sink: SinkMarker | None
+def _check_number(
+    rules: Rules,
+    batch: Batch,
+    done: Sequence[Written],
+    sink: SinkMarker | None,
+    beyond: Sequence[PartMarker | None],
 ) -> None:
-    """Of a micro-batch of which some parts may be committed."""
-    ending = sink.ending if sink is not None and sink.is_ending(batch) else None
-    if ending is not None and ending.parts != len(done):
-        raise SinkError(
-            f"{rules.name}: micro-batch {batch} was partly committed by {ending.parts} tasks, and "
-            f"now has {len(done)}: have it cut into {ending.parts} tasks as before (the program, "
-            "minPartitions, maxRecordsPerPartition, tidelog.minOffsetsPerTask), and change that "
-            "once the query has ended a run in order"
+    """Another number of tasks cuts the rows in another way: that does no harm as long as none of
+    the parts that were being ended is committed."""
+    ending = sink.ending if sink is not None and sink.is_ending(batch.number) else None
+    tasks = len(done)
+    if ending is None or ending.parts == tasks:
+        return
+    is_written = any(one.skipped for one in done)
+    for number, part in zip(range(tasks, ending.parts), beyond, strict=True):
+        is_written |= part_is_written(
+            rules, TaskInfo(batch.query, batch.number, number), part, sink
         )
+    if is_written:
+        raise SinkError(
+            f"{rules.name}: micro-batch {batch.number} was partly committed by {ending.parts} "
+            f"tasks, and now has {tasks}: have it cut into {ending.parts} tasks as before (the "
+            "program, minPartitions, maxRecordsPerPartition, tidelog.minOffsetsPerTask), and "
+            "change that once the query has ended a run in order"
+        )
+
+
+def _check_parts(rules: Rules, batch: int, done: Sequence[Written]) -> None:
+    """Of a micro-batch of which some parts may be committed."""
     lost = [one.partition for one in done if one.skipped and one.kept is None]
     if lost:
         raise SinkError(
