@@ -201,16 +201,21 @@ def _began(part: Written) -> int:
 def _check_query(
     rules: Rules, query: str, part: PartMarker | None, sink: SinkMarker | None
 ) -> None:
-    for marker in (part, sink):
-        if marker is not None and marker.is_foreign:
+    known = [marker for marker in (part, sink) if marker is not None]
+    for marker in known:
+        if marker.is_foreign:
             raise _foreign(rules, marker.offset)
-        if marker is not None and marker.query is not None and marker.query != query:
-            whose = f"query {marker.query}" if marker.query else "a batch write"
-            this = f"query {query}" if query else "a batch write"
-            raise SinkError(
-                f"{rules.name} belongs to {whose}, and this is {this}: give each checkpoint "
-                f"another {rules.option}, or go on with the checkpoint of the first one"
-            )
+        if marker.query not in {None, query}:
+            raise _of_another_query(rules, query, marker.query)
+
+
+def _of_another_query(rules: Rules, query: str, other: str | None) -> SinkError:
+    whose = f"query {other}" if other else "a batch write"
+    this = f"query {query}" if query else "a batch write"
+    return SinkError(
+        f"{rules.name} belongs to {whose}, and this is {this}: give each checkpoint "
+        f"another {rules.option}, or go on with the checkpoint of the first one"
+    )
 
 
 def _foreign(rules: Rules, offset: int) -> SinkError:
