@@ -10,5 +10,5 @@ from harness.spark_matrix_strikes import StruckSource
 from tidelog.spark.pipelines.running import run
 
 if __name__ == "__main__":
-    vars(made_by)["TidelogDataSource"] = StruckSource  # every session is made with this one
+    vars(made_by)["RegisteredSource"] = StruckSource  # every session is made with this one
     sys.exit(run(sys.argv[1], sys.argv[2:]))

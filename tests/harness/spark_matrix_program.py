@@ -285,7 +285,7 @@ def answer(said: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    vars(made_by)["TidelogDataSource"] = StruckSource  # every session is made with this one
+    vars(made_by)["RegisteredSource"] = StruckSource  # every session is made with this one
     spark = session(MASTER, app="matrix", conf=CONF)
     answer({"ready": True})
     for line in sys.stdin:

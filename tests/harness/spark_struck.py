@@ -135,7 +135,7 @@ class StruckSource(TidelogDataSource):
 
 def main() -> None:
     os.environ[DRIVER] = str(os.getpid())
-    vars(sessions)["TidelogDataSource"] = StruckSource  # what a session registers
+    vars(sessions)["RegisteredSource"] = StruckSource  # what a session registers
     sys.exit(run(sys.argv[1], sys.argv[2:]))
 
 
