@@ -194,10 +194,10 @@ def test_the_environment_names_a_cluster_and_a_flag_wins(berth: Cluster, tmp_pat
 
 HEAVY = re.compile(
     r"asyncio|concurrent|cramjam|numpy|posix_ipc|rich|subprocess|tomllib|uvloop|zmq"
-    r"|tidelog\.coordinator(\..*)?|tidelog\.node\.(?!settings$|runtime$|runtime\.lives$).*"
+    r"|tidelog\.coordinator(\..*)?|tidelog\.node\.(?!settings$|runtime$|runtime\.(?:lives|pid_namespaces)$).*"
 )
 """What takes tens of milliseconds to import, and a quick question does not need. `runtime.lives`
-takes less than one, and the packages around it have no code."""
+and what it needs take less than one, and the packages around it have no code."""
 
 
 @pytest.mark.parametrize("words", ["topic list", "status", "topic describe boats", "wait ready"])

@@ -74,10 +74,17 @@ def end(link: Link, *, force: bool, sync: bool, note: Note) -> None:
 
 
 def _end_what_it_left(link: Link, *, force: bool) -> None:
-    """Nothing, unless it was killed while it was asked to end."""
-    run = run_in(link.folder)
-    if run is not None and run.run_id == link.run.run_id:
-        end_rest(link.folder, force=force)
+    """Nothing, unless it was killed while it was asked to end.
+
+    From another container only its closed stream tells that the supervisor ends. It has the folder
+    for a moment longer, in which it looks like one that is just starting.
+    """
+    deadline = time.monotonic() + LATE_AFTER_S
+    while (run := run_in(link.folder)) is not None and run.run_id == link.run.run_id:
+        if supervisor_in(link.folder) is None or time.monotonic() >= deadline:
+            end_rest(link.folder, force=force)
+            return
+        time.sleep(_LOOK_EVERY_S)
 
 
 def end_rest(folder: Path, *, force: bool) -> list[int]:
