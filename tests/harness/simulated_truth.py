@@ -291,7 +291,7 @@ class Witness:
         """The cluster chose a replica that may lack something: what of the committed is not in it
         is lost, and counted."""
         truth = self.truth(key)
-        copy = truth.copies[leader]
+        copy = truth.copies.get(leader) or Copy()  # in sync with a log without a record, say
         kept = 0
         for piece in truth.pieces:
             if copy.pieces.get(piece.base) != piece and piece.end > copy.start:
