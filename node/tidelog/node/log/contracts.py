@@ -165,6 +165,13 @@ class LogKeeper(Protocol):
     def checkpoint_first(self) -> None:
         """A recovery point or start went back: that must be on disk before the files follow."""
 
+    def committed_beyond(self, name: LogName, end: int) -> bool:
+        """Whether a checkpoint tells a high watermark beyond this end of the log."""
+
+    def forget_committed(self, name: LogName, end: int) -> None:
+        """The log is about to grow from there. Blocks until no checkpoint tells a high watermark
+        beyond: else the next life would take what comes now for committed."""
+
     def rolled(self, name: LogName) -> None:
         """A segment was sealed: a flush in the background should follow."""
 
@@ -185,6 +192,13 @@ class NoKeeper:
         """Nothing to prepare."""
 
     def checkpoint_first(self) -> None:
+        """No checkpoint is kept."""
+
+    def committed_beyond(self, name: LogName, end: int) -> bool:  # noqa: ARG002 -- see LogKeeper
+        """No checkpoint is kept."""
+        return False
+
+    def forget_committed(self, name: LogName, end: int) -> None:
         """No checkpoint is kept."""
 
     def rolled(self, name: LogName) -> None:

@@ -114,8 +114,8 @@ class LogDirectory:
         self._gone: set[TopicPartition] = set()
         self._generation = 0
         self._checkpoints_damaged = False
-        self._starts_in_force: Mapping[TopicPartition, int] = {}
-        self._points_in_force: Mapping[TopicPartition, int] = {}
+        self._lost_waters: dict[TopicPartition, int] = {}
+        """High watermarks beyond what is left of a log, which no file tells any more."""
 
     # -- the logs
 
@@ -185,6 +185,7 @@ class LogDirectory:
         self._rolled.pop(key, None)
         self._cleaned.pop(key, None)
         self._tables.drop(key)
+        self._lost_waters.pop(key, None)
 
     def has_deleted(self, key: TopicPartition) -> bool:
         """Whether a log of that name was deleted here, and that may not be durable yet."""
@@ -215,6 +216,28 @@ class LogDirectory:
             self._gone.clear()
 
     def checkpoint_first(self) -> None:
+        self._write_checkpoints()
+
+    def committed_beyond(self, name: LogName, end: int) -> bool:
+        known = self.checkpointed_high_watermark(name.key)
+        in_force = self._tables.get_in_force(checkpoints.HIGH_WATERMARKS, name.key)
+        return max(known, in_force) > end
+
+    def forget_committed(self, name: LogName, end: int) -> None:
+        if not self.committed_beyond(name, end):
+            return
+        names = checkpoints.HIGH_WATERMARKS, name.key
+        if max(self._tables.get(*names), self._tables.get_in_force(*names)) > end:
+            self._forget_lost_waters()
+        self._lost_waters.pop(name.key, None)
+
+    def _forget_lost_waters(self) -> None:
+        # Of all logs at once: after a power loss each of a thousand may come by here.
+        for key, log in self._logs.items():
+            known = self._tables.get(checkpoints.HIGH_WATERMARKS, key)
+            if known > log.end:
+                self._lost_waters[key] = known
+                self._tables.put(checkpoints.HIGH_WATERMARKS, key, log.end)
         self._write_checkpoints()
 
     def rolled(self, name: LogName) -> None:
@@ -269,8 +292,12 @@ class LogDirectory:
     def retired(self) -> dict[Log, int]:
         """Logs that segments left, and their starts in force: below these the files may go, once
         `sync` has made it durable that they are in force."""
-        starts = self._starts_in_force
-        return {log: starts.get(log.name.key, 0) for log in self._logs.values() if log.has_retired}
+        in_force = self._tables.get_in_force
+        return {
+            log: in_force(checkpoints.LOG_STARTS, log.name.key)
+            for log in self._logs.values()
+            if log.has_retired
+        }
 
     def plan_starts(self, starts: Mapping[TopicPartition, int]) -> None:
         """The next checkpoint tells these log starts, of records nobody lost yet: only when it is
@@ -300,7 +327,8 @@ class LogDirectory:
         is_known = key in self._cleaned
         if not is_known:
             self.note_cleaned(key, dirty_start)
-        return not is_known or self._points_in_force.get(key, 0) < end
+        point = self._tables.get_in_force(checkpoints.RECOVERY_POINTS, key)
+        return not is_known or point < end
 
     def note_cleaned(self, key: TopicPartition, end: int) -> None:
         """The next checkpoint tells it."""
@@ -330,12 +358,7 @@ class LogDirectory:
             return
         for name in checkpoint.tables:
             self._directory.rename(name + PENDING_SUFFIX, name)
-        self._put_in_force(checkpoint.versions, checkpoint.tables)
-
-    def _put_in_force(self, versions: Mapping[str, int], tables: Mapping[str, Table]) -> None:
-        self._tables.put_in_force(versions)
-        self._starts_in_force = tables.get(checkpoints.LOG_STARTS, self._starts_in_force)
-        self._points_in_force = tables.get(checkpoints.RECOVERY_POINTS, self._points_in_force)
+        self._tables.put_in_force(checkpoint.versions, checkpoint.tables)
 
     def high_watermark(self, topic: str, partition: int) -> Offset:
         """As checkpointed last, within the log."""
@@ -346,7 +369,8 @@ class LogDirectory:
 
     def checkpointed_high_watermark(self, key: TopicPartition) -> Offset:
         """As it was written, though the log may have lost what lies below it."""
-        return Offset(self._tables.get(checkpoints.HIGH_WATERMARKS, key))
+        known = self._tables.get(checkpoints.HIGH_WATERMARKS, key)
+        return Offset(max(known, self._lost_waters.get(key, 0)))
 
     def _note(self, high_watermarks: Table) -> None:
         """Bring the tables up to date."""
@@ -399,7 +423,7 @@ class LogDirectory:
         tables = {name: self._tables.copy(name) for name in NAMES}
         for name, table in tables.items():
             self._directory.replace(name, checkpoints.encode_offsets(table))
-        self._put_in_force(self._tables.versions(), tables)
+        self._tables.put_in_force(self._tables.versions(), tables)
 
     def heard(self, still_missing: frozenset[Uuid] = frozenset()) -> None:
         """The cluster knows what this broker lost before this life: the next one need not say it
@@ -520,8 +544,6 @@ class LogDirectory:
         self.lost_files = counted and lost
         offsets = self._read_checkpoints()
         self._tables = OffsetTables(offsets)
-        self._starts_in_force = offsets.get(checkpoints.LOG_STARTS, {})
-        self._points_in_force = offsets.get(checkpoints.RECOVERY_POINTS, {})
         self.kept.load(self._directory, trusted=not away)
         closed = mark.logs if mark is not None and self.last_stop is LastStop.CLEAN else {}
         self._cleaned = dict(offsets.get(checkpoints.CLEANED, {}))

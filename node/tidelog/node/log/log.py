@@ -134,6 +134,7 @@ class Log:
             self._keeper.rolled(self.name)  # the process that sealed them did not come to flush
         if self._directory.read_all(EPOCHS_NAME) != self._epochs.encode():
             self._write_epochs()
+        self._epochs_unwritten |= self._owes
 
     def adopt_closed(self, closed: ClosedLog, recovery_point: int, now_ms: int) -> None:
         """Answer from what a clean stop noted; the files are read at their first use."""
@@ -275,14 +276,19 @@ class Log:
 
     def _write_owed(self) -> None:
         """What must be on the disk before the next batch."""
+        self._keeper.forget_committed(self.name, self.end)
         self._unflushed.force_last_cut()
         self._write_epochs()
+
+    @property
+    def _owes(self) -> bool:
+        """Whether the next append must still come by `_write_owed`, whatever its epoch."""
+        return self._unflushed.owes_cut or self._keeper.committed_beyond(self.name, self.end)
 
     def _write_epochs(self) -> None:
         self._epochs_unwritten = True  # also where the disk is full
         self._directory.replace(EPOCHS_NAME, self._epochs.encode(), durable=False)
-        # As long as a cut is not durable, the next append must still come by `_write_owed`.
-        self._epochs_unwritten = self._unflushed.owes_cut
+        self._epochs_unwritten = self._owes
         self._unflushed.note_epochs()
 
     # -- roll
@@ -591,6 +597,7 @@ class Log:
             if self._epochs.cut_from(self.end):
                 self._write_epochs()
         finally:
+            self._epochs_unwritten |= self._owes
             self._force_cut(segments.active)
 
     def _force_cut(self, active: Segment) -> None:

@@ -25,9 +25,14 @@ class OffsetTables:
         self._tables = {name: dict(files.get(name, {})) for name in NAMES}
         self._versions = dict.fromkeys(NAMES, 1)
         self._in_force = {name: int(name in files) for name in NAMES}
+        self._files: dict[str, Table] = {name: files.get(name, {}) for name in NAMES}
 
     def get(self, name: str, key: TopicPartition) -> int:
         return self._tables[name].get(key, 0)
+
+    def get_in_force(self, name: str, key: TopicPartition) -> int:
+        """As the file says it that the next life would read."""
+        return self._files[name].get(key, 0)
 
     def put(self, name: str, key: TopicPartition, offset: int | None) -> None:
         """Set a row, or take it away."""
@@ -66,6 +71,7 @@ class OffsetTables:
         """For another thread."""
         return dict(self._tables[name])
 
-    def put_in_force(self, versions: Mapping[str, int]) -> None:
+    def put_in_force(self, versions: Mapping[str, int], tables: Mapping[str, Table]) -> None:
         """These are in their files now."""
         self._in_force.update(versions)
+        self._files.update(tables)
