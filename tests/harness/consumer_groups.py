@@ -6,6 +6,7 @@ from tidelog.kernel.ids import RequestId, Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.groups import codec
 from tidelog.node.groups.consumer import ConsumerGroup
+from tidelog.node.groups.consumer_member import pairs_of
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat, HeartbeatAnswer
 from tidelog.node.groups.group import Around, Draft
 from tidelog.node.groups.history import Told
@@ -122,7 +123,8 @@ class Client:
     """A member as Java's and librdkafka's are: it stops using what it must give up, then says so.
 
     `uses` is what it reads from now, `told` what it was last told to: a member that gives up slowly
-    still reads more.
+    still reads more. One that is late has yet to apply what it was told; it does so while its next
+    heartbeat is on the way.
     """
 
     def __init__(
@@ -144,6 +146,8 @@ class Client:
         self.uses: frozenset[tuple[Uuid, int]] = frozenset()
         self.told = self._owed = self.uses
         """`_owed` is what it has yet to give up."""
+        self._unapplied: frozenset[tuple[Uuid, int]] | None = None
+        """What it was told and has yet to apply."""
         self._news = False
         """Whether it owns something else than it last said."""
         self._says_all = True
@@ -153,18 +157,33 @@ class Client:
         self._says_all = True
 
     def beat(
-        self, *, answer_lost: bool = False, full: bool = False, slow: bool = False
+        self,
+        *,
+        answer_lost: bool = False,
+        full: bool = False,
+        slow: bool = False,
+        late: bool = False,
     ) -> HeartbeatAnswer:
         """One heartbeat. Of a lost answer it knows that it is lost, and says everything again. A
-        slow member goes on with what it was told to give up."""
+        slow member goes on with what it was told to give up; a late one applies the answer while
+        its next heartbeat is on the way."""
         if not slow and self._owed:
             self.uses -= self._owed
             self._owed, self._news = frozenset(), True
         answer = self._group.heartbeat(self._request(full=full))
         self._says_all = answer_lost
         self._news = False
-        if not answer_lost:
-            self._take(answer, slow=slow)
+        unapplied, self._unapplied = self._unapplied, None
+        if answer_lost:
+            self.uses |= unapplied or frozenset()
+            return answer
+        self.epoch = answer.epoch
+        told = unapplied if answer.assigned is None else frozenset(pairs_of(answer.assigned))
+        if unapplied is not None:
+            self.uses |= unapplied
+            slow = True
+        if told is not None:
+            self._take(told, slow=slow, late=late)
         return answer
 
     def _request(self, *, full: bool) -> ConsumerHeartbeat:
@@ -184,15 +203,11 @@ class Client:
             client_host="/127.0.0.1",
         )
 
-    def _take(self, answer: HeartbeatAnswer, *, slow: bool) -> None:
-        self.epoch = answer.epoch
-        if answer.assigned is None:
+    def _take(self, told: frozenset[tuple[Uuid, int]], *, slow: bool, late: bool) -> None:
+        self.told = told
+        if late:
+            self._unapplied = self.told
             return
-        self.told = frozenset(
-            (topic, partition)
-            for topic, partitions in answer.assigned.items()
-            for partition in partitions
-        )
         self._news = self.told != self.uses
         self._owed = self.uses - self.told if slow else frozenset()
         self.uses = self.told | self._owed
@@ -201,6 +216,7 @@ class Client:
         """It was fenced: it drops everything and joins anew."""
         self.epoch = 0
         self.uses = self.told = self._owed = frozenset()
+        self._unapplied = None
 
     def leave(self, *, for_now: bool = False) -> None:
         epoch = -2 if for_now else -1
@@ -209,8 +225,7 @@ class Client:
                 group="g", member_id=self.name, epoch=epoch, instance_id=self.instance
             )
         )
-        self.uses = self.told = self._owed = frozenset()
-        self.epoch = 0
+        self.start_again()
 
 
 def settle(clients: Iterable[Client]) -> None:

@@ -39,6 +39,7 @@ class History:
             *(self.beat,) * 8,
             *(self.join,) * 2,
             *(self.beat_slowly,) * 2,
+            *(self.apply_late,) * 2,
             self.lose_an_answer,
             self.leave,
             self.die,
@@ -108,6 +109,17 @@ class History:
             self._say(lambda: client.beat(slow=True))(client)
             told = {topic for topic, _ in client.told}
             assert told <= set(map(topic_id, wants)), "G7"
+
+    def apply_late(self) -> None:
+        """A member says what it has, while it has yet to apply what it was told to have."""
+        if not self.clients:
+            return
+        client = self.random.choice(self.clients)
+        self._say(lambda: client.beat(late=True))(client)
+        self.random.choice(self.steps)()
+        if client in self.clients:
+            full = self.random.random() < 0.5
+            self._say(lambda: client.beat(full=full))(client)
 
     def lose_an_answer(self) -> None:
         if self.clients:
@@ -232,6 +244,11 @@ HOLES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "what is asked back counts as given up": lambda patch: patch.setattr(
         consumer_member, "_still_owns", lambda *_: False
+    ),
+    "what a member has yet to apply counts as given up": lambda patch: patch.setattr(
+        consumer_member,
+        "_must_be_asked",
+        lambda owned, given_up: consumer_member._still_owns(owned.partitions, given_up),
     ),
     "what is to be given up is not kept": lambda patch: patch.setattr(
         Member, "held", lambda member: consumer_member.pairs_of(member.assigned)

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.consumer_groups import Client, GroupOverLog, TopicsInMemory, settle, topic_id
+from tidelog.node.groups.consumer_member import pairs_of
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat
 from tidelog.node.groups.records_consumer import MemberState
 from tidelog.node.groups.requests import OffsetToCommit, Who
@@ -52,6 +53,99 @@ def test_a_second_member_gets_nothing_before_the_first_gave_it_up() -> None:
     assert (partitions(first), partitions(second)) == ([0, 1], [2, 3])
     assert (first.epoch, second.epoch) == (2, 2)
     assert group.group.state == "Stable"
+
+
+def test_a_member_that_has_yet_to_apply_its_assignment_is_asked_before_others_get_it() -> None:
+    group = group_of(t=4)
+    first, second = Client(group, "a", "t"), Client(group, "b", "t")
+    first.beat(late=True)
+    second.beat()
+    answer = first.beat(full=True)
+    assert (answer.epoch, answer.assigned) == (1, {topic_id("t"): {0: 1, 1: 1}})
+    assert partitions(first) == [0, 1, 2, 3], "it applied the first answer while it asked"
+    assert second.beat().assigned is None, "the first has not said that it gave up"
+    first.beat()
+    second.beat()
+    assert (partitions(first), partitions(second)) == ([0, 1], [2, 3])
+    assert group.group.state == "Stable"
+
+
+def test_a_list_without_what_the_member_keeps_does_not_confirm_that_it_gave_up_the_rest() -> None:
+    """Its client still applies the first answer, and sent all again because a broker failed."""
+    group = group_of(t=4)
+    first, second = Client(group, "a", "t"), Client(group, "b", "t")
+    first.beat(late=True)
+    second.beat()
+    group.heartbeat(ConsumerHeartbeat(group="g", member_id="a", epoch=1))
+    answer = first.beat(full=True)
+    assert answer.assigned == {topic_id("t"): {0: 1, 1: 1}}
+    assert second.beat().assigned is None, "the first reads all of it now"
+    first.beat()
+    second.beat()
+    assert (partitions(first), partitions(second)) == ([0, 1], [2, 3])
+
+
+def test_what_a_member_keeps_of_a_deleted_topic_does_not_hold_up_its_confirmation() -> None:
+    group = group_of(t=4, u=1)
+    first, second = Client(group, "a", "t", "u"), Client(group, "b", "t")
+    first.beat()
+    second.beat()
+    asked = first.beat()
+    assert asked.assigned is not None
+    kept = set(pairs_of(asked.assigned))
+    group.topics.drop("u")
+    owned = tuple(sorted(one for one in kept if one[0] == topic_id("t")))
+    group.heartbeat(ConsumerHeartbeat(group="g", member_id="a", epoch=1, owned=owned))
+    second.beat()
+    second.beat()
+    assert partitions(second), "the first has confirmed"
+
+
+def test_a_member_whose_assignment_shrinks_to_what_it_applied_is_not_waited_for_long() -> None:
+    """Its client sees nothing to change in the answer, and does not confirm it."""
+    group = group_of(t=2)
+    first = Client(group, "a", "t")
+    first.beat()
+    group.topics.set(t=3)
+    first.beat(answer_lost=True)
+    second = Client(group, "b", "t")
+    second.beat()
+    answer = first.beat()
+    assert answer.assigned == {topic_id("t"): {0: 1, 1: 1}}
+    group.wait(20)
+    first.beat()
+    assert second.beat().assigned is None, "the first may still apply what it was told"
+    group.wait(20)
+    first.beat()
+    second.beat()
+    assert (partitions(first), partitions(second)) == ([0, 1], [2])
+    assert group.group.state == "Stable"
+
+
+def test_a_member_that_is_left_with_nothing_while_it_applies_its_assignment_is_waited_for() -> None:
+    group = group_of(t=1)
+    first = Client(group, "b", "t", assignor="range")
+    second = Client(group, "a", "t", assignor="range")
+    first.beat(late=True)
+    second.beat()
+    answer = first.beat(full=True)
+    assert answer.assigned == {}, "the other comes first in the order of names"
+    assert second.beat().assigned is None
+    first.beat()
+    first.beat()
+    second.beat()
+    assert (partitions(first), partitions(second)) == ([], [0])
+
+
+def test_a_member_that_joins_again_has_dropped_all_that_it_had() -> None:
+    group = group_of(t=4)
+    first, second = Client(group, "a", "t"), Client(group, "b", "t")
+    first.beat()
+    second.beat()
+    first.start_again()
+    assert first.beat().assigned == {topic_id("t"): {0: 1, 1: 1}}
+    second.beat()
+    assert (partitions(first), partitions(second)) == ([0, 1], [2, 3])
 
 
 def test_who_leaves_gives_up_at_once_and_the_target_moves_in_the_same_decision() -> None:

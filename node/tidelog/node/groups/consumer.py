@@ -25,7 +25,13 @@ from tidelog.node.groups.consumer_checks import (
     stored_pattern_of,
 )
 from tidelog.node.groups.consumer_log import NOTHING, STABLE, LoggedGroup, group_tombstones
-from tidelog.node.groups.consumer_member import LEFT_FOR_NOW, Member, reconciled
+from tidelog.node.groups.consumer_member import (
+    LEFT_FOR_NOW,
+    Member,
+    OwnedReport,
+    pairs_of,
+    reconciled,
+)
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat, HeartbeatAnswer
 from tidelog.node.groups.consumer_step import Step
 from tidelog.node.groups.conversion import DOWNGRADES, as_classic
@@ -39,8 +45,6 @@ if TYPE_CHECKING:
     from tidelog.node.groups.patterns import Pattern
 
 PROTOCOL_TYPE: Final = "consumer"
-Owned = Sequence[tuple[Uuid, int]] | None
-"""What a member says that it has; None where it says nothing new."""
 
 
 class ConsumerGroup:
@@ -70,6 +74,9 @@ class ConsumerGroup:
         """By when a member must have given up what it shall not have, and in which epoch."""
         self._owes_until: dict[str, Instant] = {}
         """By when one of the classic protocol must have joined again, or asked for its share."""
+        self._unchanged_until: dict[str, Instant] = {}
+        """How long to wait for the confirmation of a member that owned just what it was left with
+        when it was asked to give something up."""
         self._patterns: dict[str, Pattern] = {}
         self._topics_seen: int | None = None
         """The version of the topics that the log is true of."""
@@ -187,7 +194,10 @@ class ConsumerGroup:
         after = _as_it_says(before, request)
         if after.regex is not None and after.regex not in self._patterns:
             self._patterns[after.regex] = pattern_of(after.regex)
-        arrived = self._take_in(now, before, after, request.owned, draft, is_new=is_new)
+        # Who joins has dropped whatever it was told before.
+        owned = OwnedReport(self._owned_by(now, before, request), may_lag=request.epoch != 0)
+        arrived = self._take_in(now, before, after, owned, draft, is_new=is_new)
+        self._wait_for_confirmation(now, arrived, request)
         tells = request.epoch == 0 or request.is_full or arrived.assigned != before.assigned
         answer = HeartbeatAnswer(
             arrived.member_id,
@@ -197,12 +207,39 @@ class ConsumerGroup:
         )
         draft.reply(asked, answer)
 
+    def _owned_by(
+        self, now: Instant, member: Member, request: ConsumerHeartbeat
+    ) -> Sequence[tuple[Uuid, int]] | None:
+        """What it says that it owns, or shows by saying nothing new for long enough."""
+        until = self._unchanged_until.get(member.member_id)
+        if request.owned is None and until is not None and until <= now:
+            return tuple(pairs_of(member.assigned))
+        return request.owned
+
+    def _wait_for_confirmation(
+        self, now: Instant, member: Member, request: ConsumerHeartbeat
+    ) -> None:
+        """Clients do not confirm an assignment that changes nothing for them.
+
+        So a member that owns just what it was left with may never say so. It may also be about to
+        apply more, and then says that first. If it says nothing new for a session, it owns no more.
+        """
+        name = member.member_id
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._unchanged_until.pop(name, None)
+        elif request.owned is not None:
+            self._unchanged_until.pop(name, None)
+            if set(request.owned) == pairs_of(member.assigned):
+                session_ms = self._of_group("session.timeout.ms")
+                wait_ms = min(session_ms, member.rebalance_timeout_ms // 2)
+                self._unchanged_until[name] = Instant(now + ms(wait_ms))
+
     def _take_in(
         self,
         now: Instant,
         before: Member,
         after: Member,
-        owned: Owned,
+        owned: OwnedReport,
         draft: Draft,
         *,
         is_new: bool,
@@ -361,6 +398,7 @@ class ConsumerGroup:
     def _forget(self, names: list[str]) -> None:
         for name in names:
             self._heard_until.pop(name, None)
+            self._unchanged_until.pop(name, None)
             self._revoke_until.pop(name, None)
             self._owes_until.pop(name, None)
 

@@ -5,6 +5,7 @@ what it shall no longer have. So a group never stops as a whole: who has nothing
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -80,6 +81,15 @@ class Member(Struct, frozen=True):
         return pairs_of(self.assigned) | pairs_of(self.revoking)
 
 
+class OwnedReport(NamedTuple):
+    """Which partitions a member says that it owns."""
+
+    partitions: Sequence[tuple[Uuid, int]] | None = None
+    """None where it says nothing new."""
+    may_lag: bool = False
+    """Whether the client may still apply an assignment that this list does not contain yet."""
+
+
 def pairs_of(holdings: Mapping[Uuid, Mapping[int, int] | frozenset[int]]) -> set[tuple[Uuid, int]]:
     return {(topic, one) for topic, partitions in holdings.items() for one in partitions}
 
@@ -89,21 +99,21 @@ def reconciled(
     *,
     target_epoch: int,
     target: Assignment,
-    owned: Sequence[tuple[Uuid, int]] | None,
+    owned: OwnedReport,
     is_free: Callable[[Uuid, int], bool],
     subscribed: frozenset[Uuid] | None = None,
 ) -> Member:
     """The member after one more step to its target.
 
-    `owned` is what it says it has, None where it says nothing new; `is_free` tells whether nobody
-    else holds a partition; `subscribed` are the topics that it wants, if it says so just now.
+    `is_free` tells whether nobody else holds a partition; `subscribed` are the topics that the
+    member wants, if it says so just now.
     """
     if member.state is MemberState.STABLE and member.epoch == target_epoch:
         return member
-    if member.state is MemberState.UNREVOKED_PARTITIONS and _still_owns(owned, member.revoking):
+    if member.state is MemberState.UNREVOKED_PARTITIONS and not _confirms(owned, member, target):
         return member if subscribed is None else _without_unsubscribed(member, subscribed)
     kept, given_up = _parted(member.assigned, target)
-    if given_up and _still_owns(owned, given_up):
+    if given_up and _must_be_asked(owned, given_up):
         return replace(
             member, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=given_up
         )
@@ -151,6 +161,30 @@ def _parted(
             place = kept if partition in wanted else given_up
             place.setdefault(topic, {})[partition] = since
     return kept, given_up
+
+
+def _confirms(owned: OwnedReport, member: Member, target: Assignment) -> bool:
+    """Whether the member says that it gave up what it was asked for.
+
+    A list without something that it keeps is from before it applied what it was told, so it may
+    still read the rest. What the target leaves out does not count: it may be of a deleted topic,
+    which no client lists.
+    """
+    if owned.partitions is None or _still_owns(owned.partitions, member.revoking):
+        return False
+    keeps = pairs_of(member.assigned) & pairs_of(target)
+    return not owned.may_lag or keeps <= set(owned.partitions)
+
+
+def _must_be_asked(owned: OwnedReport, given_up: Holdings) -> bool:
+    """Whether the member has to hear that it loses these before anybody else may get them.
+
+    A client applies an assignment some time after the answer that brought it: it asks for the
+    topics' names first, or its application is busy. Until then its heartbeats do not list those
+    partitions, and it will still read them. Kafka takes them away at once, so two members read
+    them for a while.
+    """
+    return owned.may_lag or _still_owns(owned.partitions, given_up)
 
 
 def _still_owns(owned: Sequence[tuple[Uuid, int]] | None, given_up: Holdings) -> bool:

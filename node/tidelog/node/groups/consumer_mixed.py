@@ -17,7 +17,7 @@ from tidelog.node.groups.classic_members import Promised
 from tidelog.node.groups.consumer import PROTOCOL_TYPE, ConsumerGroup, come_back
 from tidelog.node.groups.consumer_checks import member_named, member_of_instance
 from tidelog.node.groups.consumer_log import NOTHING
-from tidelog.node.groups.consumer_member import ClassicSide, Member, pairs_of
+from tidelog.node.groups.consumer_member import ClassicSide, Member, OwnedReport, pairs_of
 from tidelog.node.groups.conversion import as_classic, share_of
 from tidelog.node.groups.embedded import Subscription, read_subscription
 from tidelog.node.groups.group import Around, Draft
@@ -68,7 +68,7 @@ class MixedGroup(ConsumerGroup):
         after = _as_it_joins(come_back(before, member_id) if is_twin else before, request)
         after = replace(after, topics=tuple(sorted(subscription.topics)), rack_id=subscription.rack)
         is_new = is_twin or member_id not in self.log.members
-        owned = self._owned(subscription)
+        owned = OwnedReport(self._owned(subscription))
         arrived = self._take_in(now, before, after, owned, draft, is_new=is_new)
         self._owes_until[member_id] = self._in_time(now, arrived)
         assert arrived.classic is not None, member_id
