@@ -165,6 +165,14 @@ def test_a_commit_of_who_does_not_own_the_partition_is_found() -> None:
     assert late.wrong == ["G1: a committed 0 at 5 in 2, of []"]
 
 
+def test_a_commit_of_no_member_is_fine_before_the_group_has_members_and_found_later() -> None:
+    beginning = commit("", 0)
+    begun = logged(beginning, *BOTH, commit("a", 5))
+    assert (begun.wrong, begun.committed) == ([], {0: 5})
+    assert logged(*BOTH, beginning).wrong == ["G1:  committed 0 at 0 in 1, of ['a']"]
+    assert logged(commit("a", 5), *BOTH).wrong == ["G1: a committed 0 at 5 in -1, of []"]
+
+
 def test_two_owners_in_one_generation_are_found() -> None:
     twice = logged(BOTH[0], classic(1, a=[0], b=[0, 1]))
     assert twice.wrong == ["G1: 0 is of a and b in 1"]
