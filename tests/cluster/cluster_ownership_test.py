@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from harness.cluster import STAND_INS, Cluster, Finished, until
+from harness.cluster import STAND_INS, Cluster, until
+from harness.commands import Finished
 from harness.mounts import (
     SHARED_MEMORY,
     TEMPORARY,

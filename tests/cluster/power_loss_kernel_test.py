@@ -10,7 +10,8 @@ from random import Random
 
 import pytest
 
-from harness.cluster import TIDELOG, Cluster
+from harness.cluster import Cluster
+from harness.commands import TIDELOG
 from harness.mounts import need_disks, own_mounts
 from harness.power import Sender, create, log_of, power_loss, wrong_after_power_loss
 

@@ -2,7 +2,6 @@
 nothing behind: no process, no shared memory, no port, no folder of sockets.
 """
 
-import json
 import os
 import signal
 import socket
@@ -18,7 +17,9 @@ from typing import Any, Self
 
 import pytest
 
-from harness.tidy_checks import PYTHON_ROOTS, ROOT
+from harness import commands
+from harness.command_server import MARK, Request
+from harness.commands import TIDELOG, Finished
 from tidelog.kernel.launch import board_name
 from tidelog.kernel.limits import METADATA_APPLY_WAIT_MS
 from tidelog.node.ipc.board import Board, memory_of_run, remove_memory_of_run
@@ -28,24 +29,10 @@ from tidelog.tools.supervisor import proc, registry
 from tidelog.tools.supervisor.folder import run_in
 from tidelog.tools.supervisor.runs import Run
 
-TIDELOG = ("-m", "tidelog.tools")
 STAND_INS = ("-m", "harness.stand_ins")
 WAIT_S = 20.0
+START_WITHIN_S = 60.0
 LOOK_EVERY_S = 0.005
-_MARK = "HARNESS_CLUSTER"
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
 
 
 def until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
@@ -98,16 +85,8 @@ class Cluster:
     # -- commands ---------------------------------------------------------------------------------
 
     def variables(self) -> dict[str, str]:
-        """The environment of commands: the source tree's code, none of the caller's settings."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("TIDELOG_", "KAFKA_"))}
-        roots = [ROOT / top for top in PYTHON_ROOTS]
-        return {
-            **kept,
-            "PYTHONPATH": os.pathsep.join(map(str, roots)),
-            "NO_COLOR": "1",
-            _MARK: str(self.folder),
-            **self.environment,
-        }
+        """The environment of commands, with the mark by which their processes are found."""
+        return {**commands.variables(), MARK: str(self.folder), **self.environment}
 
     @contextmanager
     def open(self, *words: str) -> Iterator[subprocess.Popen[str]]:
@@ -128,18 +107,12 @@ class Cluster:
                 process.kill()
 
     def command(self, *words: str, text: str | None = None, timeout_s: float = 60.0) -> Finished:
-        """A command, to its end."""
-        done = subprocess.run(
-            [sys.executable, *self.program, *words],
-            cwd=self.folder,
-            env=self.variables(),
-            input=text if text is not None else "",
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-        return Finished(done.returncode, done.stdout, done.stderr)
+        """A command, to its end. Tests that call `up` themselves are about its process: that is
+        started as a program."""
+        request = Request(words, str(self.folder), self.variables())
+        if words[:1] != ("up",) and self.program in {TIDELOG, STAND_INS}:
+            return commands.run(request, text or "", timeout_s)
+        return commands.run_program(self.program, request, text or "", timeout_s)
 
     def done(self, *words: str, text: str | None = None) -> Finished:
         """A command that must succeed."""
@@ -156,7 +129,12 @@ class Cluster:
         kept = KEEPS_OLD_RECORDS if self.program == TIDELOG else {}
         for name, value in {**kept, **self.settings}.items():
             words += ["--set", f"{name}={value}"]
-        finished = self.command(*words, "--brokers", str(self.brokers))
+        words += ["--brokers", str(self.brokers)]
+        if self.program == TIDELOG:
+            request = Request(words, str(self.folder), self.variables())
+            finished = commands.run(request, "", START_WITHIN_S)
+        else:
+            finished = self.command(*words)
         assert finished.code == 0, (finished, self.logs())
         document = finished.document
         self.bootstrap = document["bootstrap"]
@@ -181,7 +159,7 @@ class Cluster:
 
     def pids(self) -> list[int]:
         """Every process that any command of this cluster left, by the mark in its environment."""
-        mark = f"{_MARK}={self.folder}".encode()
+        mark = f"{MARK}={self.folder}".encode()
         found = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal():

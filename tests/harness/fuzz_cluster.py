@@ -23,7 +23,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, Self
 
-from harness.cluster import TIDELOG, Cluster, until
+from harness.cluster import Cluster, until
+from harness.commands import TIDELOG
 from harness.fuzz_attack import Plan, attack
 from harness.fuzz_frames import Said, replay, shrunk, written
 from harness.fuzz_values import Aims

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, Finished
+from harness.cluster import Cluster
+from harness.commands import Finished
 from harness.tidy_checks import ROOT
 
 FOLDER = ROOT / "tests" / "golden"

@@ -3,7 +3,8 @@
 import re
 import shlex
 
-from harness.cluster import Cluster, Finished
+from harness.cluster import Cluster
+from harness.commands import Finished
 from harness.golden import spoken
 
 _MASKS = (

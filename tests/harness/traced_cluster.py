@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cluster import KEEPS_OLD_RECORDS, Cluster, Finished, until
+from harness.cluster import KEEPS_OLD_RECORDS, Cluster, until
+from harness.commands import Finished
 from harness.trace_replay import TRACED, Replay
 from tidelog.tools.output import UNREACHABLE
 from tidelog.tools.supervisor.folder import run_in

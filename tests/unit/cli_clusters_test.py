@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs, to_builtins
 
-from harness.cluster import Finished
+from harness.commands import Finished
 from harness.golden import Golden, spoken
 from harness.lonely import started, stopped
 from tidelog.node.runtime.lives import Life, identity
