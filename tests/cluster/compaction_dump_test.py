@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
+from harness.clients.tools_jvm import run_tool
 from harness.compaction import append, append_marker, compact
-from harness.kafka_jars import need_kafka, run_kafka_tool
+from harness.kafka_jars import need_kafka
 from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
@@ -71,9 +72,9 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _dump(*arguments: str) -> str:
-    done = run_kafka_tool(TOOL, *arguments)
-    assert done.returncode == 0, done.stderr
-    said = done.stdout + done.stderr
+    done = run_tool(TOOL, *arguments)
+    assert done.code == 0, done.err
+    said = done.out + done.err
     complaint = COMPLAINTS.search(said)
     assert complaint is None, said[max(complaint.start() - 500, 0) : complaint.end() + 500]
     return said

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.kafka_jars import need_kafka, run_kafka_tool
+from harness.clients.tools_jvm import run_tool
+from harness.kafka_jars import need_kafka
 from harness.log_batches import NOW_MS, TOPIC_ID, batch, open_logs, produce
 from harness.log_transactions import Writer, index_files
 from tidelog.node.log.log import Log
@@ -93,9 +94,9 @@ def _files(partition: Path, suffix: str) -> str:
 
 def _dump(*arguments: str) -> str:
     """Both outputs: the tool tells of damage on the second one and ends well all the same."""
-    done = run_kafka_tool(TOOL, *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + FIRST_OF_ITS_FILE.sub("", done.stderr)
+    done = run_tool(TOOL, *arguments)
+    assert done.code == 0, done.err
+    return done.out + FIRST_OF_ITS_FILE.sub("", done.err)
 
 
 def _dump_clean(*arguments: str) -> str:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from harness.kafka_jars import need_kafka, run_kafka_tool
+from harness.clients.tools_jvm import run_tool
+from harness.kafka_jars import need_kafka
 from tidelog.spark.arrow import Encoder
 from tidelog.wire.codecs import Codec
 from tidelog.wire.records import Origin, place_batch
@@ -35,10 +36,10 @@ def test_kafka_reads_every_row(tmp_path: Path) -> None:
                 file.write(one.batch)
                 offset += one.rows
                 batches += 1
-    said = run_kafka_tool(TOOL, "--print-data-log", "--deep-iteration", "--files", str(log))
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.count("isvalid: true") == batches
-    lines = [line for line in said.stdout.splitlines() if line.startswith("| offset:")]
+    said = run_tool(TOOL, "--print-data-log", "--deep-iteration", "--files", str(log))
+    assert said.code == 0, said.err
+    assert said.out.count("isvalid: true") == batches
+    lines = [line for line in said.out.splitlines() if line.startswith("| offset:")]
     assert len(lines) == ROWS * len(Codec)
     for number, line in enumerate(lines):
         row = number % ROWS

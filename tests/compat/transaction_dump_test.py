@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.kafka_jars import need_kafka, run_kafka_tool
+from harness.clients.tools_jvm import run_tool
+from harness.kafka_jars import need_kafka
 from harness.transaction_ids import ID, WALL_MS, standing
 from tidelog.coordinator.transactions import records
 from tidelog.coordinator.transactions.records import BARRIER, Transaction, TxnRecord
@@ -55,11 +56,11 @@ def test_kafka_reads_every_record_that_we_write(tmp_path: Path) -> None:
             )
             place_batch(batch, 0, base_offset=at, leader_epoch=0)
             file.write(batch)
-    said = run_kafka_tool(TOOL, "--transaction-log-decoder", "--files", str(log))
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.count("isvalid: true") == len(written)
-    assert said.stdout.count(f"producerId: {RESERVED_PRODUCER_ID} producerEpoch: 3") == len(written)
-    found = re.findall(r'key: \{"type":"0","data":(.*)\} payload: (.*)', said.stdout)
+    said = run_tool(TOOL, "--transaction-log-decoder", "--files", str(log))
+    assert said.code == 0, said.err
+    assert said.out.count("isvalid: true") == len(written)
+    assert said.out.count(f"producerId: {RESERVED_PRODUCER_ID} producerEpoch: 3") == len(written)
+    found = re.findall(r'key: \{"type":"0","data":(.*)\} payload: (.*)', said.out)
     names = [json.loads(key)["transactionalId"] for key, _ in found]
     assert names == [record.transactional_id for record in written]
     for (_, payload), record in zip(found, written, strict=True):

@@ -1,10 +1,10 @@
-"""Java's console tools as the tests drive them: text in, text out, one JVM a call."""
+"""Java's console tools as the tests drive them: text in, text out."""
 
 import subprocess
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from harness.clients.facts import Record, Stored
+from harness.clients.tools_jvm import Said, java_command, run_tool
 from harness.kafka_jars import need_kafka
 
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
@@ -43,18 +43,11 @@ class Java:
 
     name = "Java's console tools"
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, alone: bool = False) -> None:
+        """Alone: each call has a JVM of its own, as Kafka's scripts do it."""
         self.classpath = need_kafka()
-        libs = Path(self.classpath.split(":", maxsplit=1)[0])
-        self._java = [
-            "java",
-            "-Xmx256m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-XX:-UsePerfData",
-            f"-Dlog4j2.configurationFile={libs / 'log4j2.properties'}",
-        ]
         self._bootstrap = bootstrap
+        self._alone = alone
 
     def produce(self, topic: str, records: Iterable[Record], *, codec: str) -> None:
         """Keys, values and headers go as text; the tool itself sets the time."""
@@ -84,21 +77,26 @@ class Java:
 
     def command(self, *words: str, classpath: str = "") -> list[str]:
         """What runs a program against these jars: a main class or a source file, and its words."""
-        return [*self._java, "-cp", classpath or self.classpath, *words]
+        return java_command(classpath or self.classpath, *words)
 
     def _run(self, tool: str, *arguments: str, text: str = "") -> str:
+        words = (tool, "--bootstrap-server", self._bootstrap, *arguments)
+        said = self._run_alone(words, text) if self._alone else run_tool(*words, text=text)
+        assert said.code == 0, said.err
+        # The log of the tools goes to standard error: warnings are findings too.
+        assert " ERROR " not in said.err, said.err
+        return said.out
+
+    def _run_alone(self, words: Sequence[str], text: str) -> Said:
         done = subprocess.run(
-            self.command(tool, "--bootstrap-server", self._bootstrap, *arguments),
+            self.command(*words),
             input=text,
             capture_output=True,
             text=True,
             timeout=90,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        # The log of the tools goes to standard error: warnings are findings too.
-        assert " ERROR " not in done.stderr, done.stderr
-        return done.stdout
+        return Said(done.returncode, done.stdout, done.stderr)
 
 
 def _each(kind: str, properties: dict[str, str]) -> list[str]:

@@ -1,3 +1,4 @@
+import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
@@ -10,13 +11,15 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs Kafka's console tools one after the other in one process, as their scripts would.
  *
  * <p>A call on standard input is the number of words, then the words: the main class and its
- * arguments. The answer is the exit code, what was printed, and what went to standard error.
+ * arguments; then what the tool reads from its own standard input. The answer is the exit code, what was printed, and what went to standard error.
  */
 public final class Tools {
     /** What a tool's exit becomes; it must not be taken for a failure of the tool. */
@@ -47,6 +50,8 @@ public final class Tools {
 
     private static final Turned OUT = new Turned();
     private static final Turned ERR = new Turned();
+    /** What a tool leaves for the end of its JVM: a producer sends its last records then. */
+    private static final List<Runnable> HOOKS = new ArrayList<>();
     private static Integer code;
     private static byte[][] said;
 
@@ -60,6 +65,7 @@ public final class Tools {
         System.setErr(new PrintStream(ERR, true, StandardCharsets.UTF_8));
         Exit.setExitProcedure((status, message) -> ended(status));
         Exit.setHaltProcedure((status, message) -> ended(status));
+        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
         while (true) {
             String[] words;
             try {
@@ -70,6 +76,7 @@ public final class Tools {
             for (int at = 0; at < words.length; at++) {
                 words[at] = new String(calls.readNBytes(calls.readInt()), StandardCharsets.UTF_8);
             }
+            System.setIn(new ByteArrayInputStream(calls.readNBytes(calls.readInt())));
             run(words);
             answers.writeInt(code);
             for (byte[] one : said) {
@@ -115,5 +122,7 @@ public final class Tools {
             end(1);
         }
         end(0);
+        HOOKS.forEach(Runnable::run);
+        HOOKS.clear();
     }
 }
