@@ -1,6 +1,7 @@
 """A command that the command server runs is like one that a shell starts as a program."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from harness.cluster import Cluster, until
 from harness.command_server import Request
 from harness.commands import PROGRAMS, TIDELOG, VARIABLE, Finished
 from harness.golden import masked
+from harness.mounts import need_mounts, own_mounts
 from tidelog.tools.supervisor import proc
 
 pytestmark = pytest.mark.slow
@@ -68,6 +70,27 @@ def test_a_start_that_python_itself_reads_variables_for_is_a_program(tmp_path: P
         assert not commands.can_be_served(
             Request(["status"], str(tmp_path), ours | {name: "C"}), ""
         )
+
+
+def test_a_command_is_a_program_where_the_test_has_changed_what_programs_inherit(
+    tmp_path: Path,
+) -> None:
+    request = Request(["status"], str(tmp_path), commands.variables())
+    assert commands.can_be_served(request, "")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+    try:
+        assert not commands.can_be_served(request, "")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_command_in_a_mount_namespace_of_the_test_is_a_program(tmp_path: Path) -> None:
+    need_mounts()
+    request = Request(["status"], str(tmp_path), commands.variables())
+    with own_mounts():
+        assert not commands.can_be_served(request, "")
+    assert commands.can_be_served(request, "")
 
 
 def test_a_command_that_becomes_another_program_is_never_served(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def _code_of(error: SystemExit) -> int:
 
 def _flushed(code: int) -> int:
     """The exit code, when other threads have ended and all output is written."""
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()  # type: ignore[attr-defined] # as Python itself ends
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -7,6 +7,7 @@ import atexit
 import io
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from harness.command_server import MARK, MARK_ROOM, Request
@@ -41,6 +43,17 @@ class Finished:
     @property
     def document(self) -> Any:
         return json.loads(self.out)
+
+
+def _inherited() -> tuple[object, ...]:
+    """What a program has from the thread that starts it, and tests change."""
+    names = ("mnt", "net", "pid_for_children")
+    namespaces = tuple(Path(f"/proc/thread-self/ns/{name}").readlink() for name in names)
+    return (os.geteuid(), resource.getrlimit(resource.RLIMIT_NOFILE), *namespaces)
+
+
+_USUAL = _inherited()
+"""Of a test process before its first test, and so of its command server."""
 
 
 def variables() -> dict[str, str]:
@@ -76,7 +89,7 @@ def can_be_served(request: Request, text: str) -> bool:
     """Whether the command server does for this command line what a program does."""
     if os.environ.get(VARIABLE) == PROGRAMS or ALWAYS_PROGRAMS.intersection(request.words[:1]):
         return False
-    if len(text.encode()) > _PIPE_BYTES:
+    if len(text.encode()) > _PIPE_BYTES or _inherited() != _USUAL:
         return False
     return _for_python(request.variables) == _for_python(server().variables)
 
