@@ -92,8 +92,20 @@ def test_the_console_consumer_reads_what_a_topic_compresses_with_a_level_of_its_
     assert Java(cluster.bootstrap).read(topic, 0, start=0, count=20) == stored(records)
 
 
+def test_the_console_tools_write_and_read_the_same_with_a_jvm_for_each_call(
+    cluster: Running,
+) -> None:
+    topic = fresh_topic("java")
+    Confluent(cluster.bootstrap).create_topic(topic)
+    alone = Java(cluster.bootstrap, alone=True)
+    alone.produce(topic, TEXTS, codec="zstd")
+    found = alone.read(topic, 0, start=0, count=len(TEXTS))
+    assert [_timeless(row) for row in found] == stored(TEXTS)
+    assert Java(cluster.bootstrap).read(topic, 0, start=0, count=len(TEXTS)) == found
+
+
 def test_the_performance_tool_sends_all_its_records(cluster: Running) -> None:
-    java = Java(cluster.bootstrap)
+    java = Java(cluster.bootstrap, alone=True)
     look = Confluent(cluster.bootstrap)
     topic = fresh_topic("java")
     look.create_topic(topic, partitions=2)

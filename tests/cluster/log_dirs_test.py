@@ -123,7 +123,7 @@ def test_a_disk_that_breaks_takes_its_replicas_along_and_nothing_else(tmp_path: 
 
 def java_says(cluster: Cluster) -> dict[str, bool]:
     """Of broker 0's directories, by `kafka-log-dirs`: whether there is an error."""
-    said = Java(cluster.bootstrap).tool(LOG_DIRS, "--describe", "--broker-list", "0")
+    said = Java(cluster.bootstrap, alone=True).tool(LOG_DIRS, "--describe", "--broker-list", "0")
     (broker,) = json.loads(said.splitlines()[-1])["brokers"]
     return {Path(one["logDir"]).name: one["error"] is not None for one in broker["logDirs"]}
 
