@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.clients.facts import fresh_topic
-from harness.clients.kafka_tools import KafkaTools, Said
+from harness.clients.kafka_tools import KafkaTools
+from harness.clients.tools_jvm import Said
 from harness.cluster import Cluster, until
 
 pytestmark = pytest.mark.slow
