@@ -74,6 +74,9 @@ class Cluster:
     options: Sequence[str] = ()
     program: Sequence[str] = TIDELOG
     environment: Mapping[str, str] = field(default_factory=dict)
+    as_program: bool = False
+    """Whether `start` runs Python for `up`, as a shell does: for tests of the processes themselves.
+    Those that come from the command server have imported more than they need."""
     bootstrap: str = ""
     runs: list[Run] = field(default_factory=list)
     _topics: int = 0
@@ -130,7 +133,7 @@ class Cluster:
         for name, value in {**kept, **self.settings}.items():
             words += ["--set", f"{name}={value}"]
         words += ["--brokers", str(self.brokers)]
-        if self.program == TIDELOG:
+        if self.program == TIDELOG and not self.as_program:
             request = Request(words, str(self.folder), self.variables())
             finished = commands.run(request, "", START_WITHIN_S)
         else:
