@@ -424,3 +424,12 @@ def read_all(log: Log) -> list[bytes]:
 
 TestLogHistory = LogHistory.TestCase
 TestLogHistory.settings = settings(stateful_step_count=40)
+
+
+def test_a_log_that_was_cut_down_to_a_gap_is_left_true() -> None:
+    """The epoch file reaches back over the gap, and no batch is left. Once a false alarm."""
+    state = LogHistory()
+    state.receives_a_gap(count=1, gap=3_000_000_000)
+    state.is_killed()
+    state.truncates(back=1)
+    state.is_killed()

@@ -72,9 +72,11 @@ def _begins_in_a_gap(
 ) -> bool:
     """Whether the log begins in a gap that compaction left. The first epoch then stands for the
     offsets of the gap, and none of its batches is left."""
+    if not written:  # a follower received a batch above a gap, and cut it off again
+        return len(found) == 1 and found[0][1] <= span.start
     return (
         found[:1] != written[:1]
-        and bool(found and written)
+        and bool(found)
         and found[0][1] <= span.start < written[0][1]
         and found[0][0] < written[0][0]
     )
