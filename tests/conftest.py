@@ -10,12 +10,22 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from harness.budgets import histories, pytest_terminal_summary
 from harness.cluster import cluster, fresh_cluster
 from harness.dropped_sockets import forgive_kafka_python
 from harness.golden import golden
 from harness.lonely import alone
+from harness.planting import planting
 
-__all__ = ["alone", "cluster", "fresh_cluster", "golden"]
+__all__ = [
+    "alone",
+    "cluster",
+    "fresh_cluster",
+    "golden",
+    "histories",
+    "planting",
+    "pytest_terminal_summary",
+]
 
 COMMON = settings(
     deadline=None,  # machines are shared; a slow case is no fault
@@ -24,9 +34,10 @@ COMMON = settings(
 )
 
 settings.register_profile("loop", COMMON, max_examples=50)
-settings.register_profile("full", COMMON, max_examples=200)
+settings.register_profile("full", COMMON, max_examples=100)
 # The same cases each time: what one change breaks, another must not be blamed for.
-settings.register_profile("ci", COMMON, max_examples=1_000, derandomize=True)
+settings.register_profile("ci", COMMON, max_examples=100, derandomize=True)
+settings.register_profile("nightly", COMMON, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 if settings.get_current_profile_name() == "ci":
     # Hypothesis draws numbers that stand in loaded modules, and which those are depends on what the
@@ -59,6 +70,11 @@ def descriptors_are_let_go() -> Iterator[None]:
     assert left < DESCRIPTORS_MAX, f"it leaves {left} descriptors open"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--nightly"):
+        settings.load_profile("nightly")
+
+
 def pytest_xdist_auto_num_workers() -> int:
     """Two more than there are processors: at any time some tests wait for others' processes."""
     return (os.cpu_count() or 1) + 2
@@ -85,6 +101,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["compare", "write"],
         default="compare",
         help="write: write the texts in tests/golden anew instead of comparing them",
+    )
+    parser.addoption(
+        "--plants",
+        choices=["compare", "write"],
+        default="compare",
+        help="write: search seeds that find the planted faults, and record them in plants.json",
     )
     parser.addoption(
         "--nightly",

@@ -1,8 +1,7 @@
 """Holes that designs like this one had, as switches that only tests can set: each takes one rule of
 the controller away. A check that does not see the hole is no check."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -51,10 +50,5 @@ PLANTS = {
 }
 
 
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """The hole is there within this block."""
-    module, attribute, hole = PLANTS[name]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, attribute, hole)
-        yield
+def plant_of(name: str) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(*PLANTS[name])

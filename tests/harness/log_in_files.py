@@ -1,13 +1,13 @@
-"""One broker's log, as Hypothesis draws its life, and the two ways to read it: by fetches, and from
+"""One broker's log with a drawn life, and the two ways to read it: by fetches, and from
 its files, of which it gives copies on a real disk.
 """
 
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
-from hypothesis import strategies as st
 
 from harness.compaction import append, append_marker, compact
 from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
@@ -36,21 +36,15 @@ BROKER = 0
 PRODUCERS = (7, 8, 9)
 KEYS = [b"k%d" % number for number in range(6)]
 
-rows = st.lists(
-    st.tuples(
-        st.sampled_from(KEYS),
-        st.none() | st.sampled_from((0, 5, 60, 400)).map(lambda size: b"v" * size),
-    ),
-    min_size=1,
-    max_size=6,
-)
+ROWS_MAX = 6
+VALUE_SIZES = (None, 0, 5, 60, 400)
 
 
 class LogInFiles:
     """It is written, rolled, cut at its beginning, compacted; its broker is stopped and started."""
 
-    def __init__(self, draw: st.DataObject, *, compacted: bool) -> None:
-        self.draw = draw
+    def __init__(self, rng: Random, *, compacted: bool) -> None:
+        self.rng = rng
         self.settings = COMPACTED if compacted else SETTINGS
         self.disk = MemoryDisk()
         self.high_watermark = 0
@@ -66,34 +60,39 @@ class LogInFiles:
         self.write()
         more: list[Callable[[], None]] = [self.roll, self.delete_records, self.note, self.restart]
         more += [self.compact] if self.settings.compact else []
-        for _ in range(self.draw.draw(st.integers(1, 12), "steps")):
-            self.draw.draw(st.sampled_from([self.write] * 8 + [self.end] * 4 + more), "step")()
+        for _ in range(self.rng.randint(1, 12)):
+            self.rng.choice([self.write] * 8 + [self.end] * 4 + more)()
         self.commit()
 
     # -- steps
 
     def write(self) -> None:
-        producer = self.draw.draw(st.sampled_from((-1, *PRODUCERS)), "producer")
+        producer = self.rng.choice((-1, *PRODUCERS))
         origin = Origin() if producer < 0 else Origin(producer, 0, 0, TRANSACTIONAL_BIT)
-        codec = self.draw.draw(st.sampled_from((Codec.NONE, Codec.NONE, Codec.LZ4)), "codec")
-        header = append(self.log, self.draw.draw(rows, "rows"), origin=origin, codec=codec)
+        codec = self.rng.choice((Codec.NONE, Codec.NONE, Codec.LZ4))
+        header = append(self.log, self._rows(), origin=origin, codec=codec)
         if producer >= 0:
             self.open_since.setdefault(producer, header.base_offset)
+
+    def _rows(self) -> list[tuple[bytes, bytes | None]]:
+        sizes = [self.rng.choice(VALUE_SIZES) for _ in range(self.rng.randint(1, ROWS_MAX))]
+        values = [None if size is None else b"v" * size for size in sizes]
+        return [(self.rng.choice(KEYS), value) for value in values]
 
     def end(self) -> None:
         """A transaction, if one is open."""
         if not self.open_since:
             return
-        producer = self.draw.draw(st.sampled_from(sorted(self.open_since)), "ends")
+        producer = self.rng.choice(sorted(self.open_since))
         del self.open_since[producer]
-        append_marker(self.log, producer, commit=self.draw.draw(st.booleans(), "committed"))
+        append_marker(self.log, producer, commit=self.rng.random() < 0.5)
 
     def roll(self) -> None:
         self.log.roll(NOW_MS)
 
     def delete_records(self) -> None:
         """Up to somewhere in the middle of a batch, perhaps."""
-        upto = self.draw.draw(st.integers(self.log.start, max(self._stable, self.log.start)), "cut")
+        upto = self.rng.randint(self.log.start, max(self._stable, self.log.start))
         self.log.advance_start(upto)
         self.note()
         self.log.purge()
@@ -117,7 +116,7 @@ class LogInFiles:
 
     def restart(self) -> None:
         """After a stop in order, or a kill; neither loses anything."""
-        if self.draw.draw(st.booleans(), "in order"):
+        if self.rng.random() < 0.5:
             self.commit()
             self.stop()
         self.disk.kill()
@@ -126,10 +125,9 @@ class LogInFiles:
     def commit(self) -> None:
         """The high watermark rises; what is above it may never be anybody's."""
         low = max(self.high_watermark, self.log.start)
-        self.high_watermark = self.draw.draw(
-            st.sampled_from((low, self.log.end)) | st.integers(low, self.log.end), "committed up to"
-        )
-        self.high_watermark = self._at_a_batch(self.high_watermark)
+        anywhere = self.rng.randint(low, self.log.end)
+        chosen = self.rng.choice((low, self.log.end, anywhere, anywhere))
+        self.high_watermark = self._at_a_batch(chosen)
 
     def _at_a_batch(self, offset: int) -> int:
         """The end of the batch that holds the offset: a high watermark lies between batches."""
@@ -149,7 +147,7 @@ class LogInFiles:
         write_files(self.disk.root, folder)
         view = build_batch([Record(at, NOW_MS, b"k", b"not yet") for at in range(3)])
         place_batch(view, 0, base_offset=self.log.end, leader_epoch=0)
-        part = view[: self.draw.draw(st.integers(0, len(view)), "half")]
+        part = view[: self.rng.randint(0, len(view))]
         for active in sorted(folder.glob("*/t-0/*.log"))[-1:]:
             with active.open("ab") as file:
                 file.write(part)
@@ -165,8 +163,8 @@ class LogInFiles:
     def span(self, isolation: Isolation) -> Span:
         """Any part of what can be read."""
         low, high = self.log.start, max(self.limit(isolation), self.log.start)
-        first = self.draw.draw(st.just(low) | st.integers(low, high), "first")
-        end = self.draw.draw(st.just(high) | st.integers(first, high), "end")
+        first = self.rng.choice((low, self.rng.randint(low, high)))
+        end = self.rng.choice((high, self.rng.randint(first, high)))
         return Span(PARTITION, first, end, isolation, leader=BROKER, topic_id=TOPIC_ID)
 
     def fetched(self, span: Span, size: int = 700) -> list[Record]:

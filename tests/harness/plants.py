@@ -3,10 +3,10 @@
 Only tests can do that: a plant replaces a function of the core for as long as it is in the ground.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
+import pytest
 from msgspec.structs import replace
 
 from tidelog.coordinator.controller import elections, isr_changes
@@ -276,15 +276,9 @@ PLANTS: Final[dict[str, Callable[[], list[Swap]]]] = {
 }
 
 
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """The hole is there inside of it, and gone afterwards."""
-    swaps = PLANTS[name]()
-    sound = [(owner, attribute, vars(owner)[attribute]) for owner, attribute, _ in swaps]
-    try:
-        for owner, attribute, hole in swaps:
-            setattr(owner, attribute, hole)
-        yield
-    finally:
-        for owner, attribute, before in sound:
-            setattr(owner, attribute, before)
+def plant_of(name: str) -> Callable[[pytest.MonkeyPatch], None]:
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        for owner, attribute, hole in PLANTS[name]():
+            patch.setattr(owner, attribute, hole)
+
+    return plant

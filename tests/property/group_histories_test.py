@@ -3,11 +3,14 @@
 A failure names its seed: `GroupHistory(seed).run()` is the same history again, step by step.
 """
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
 import pytest
 
+from harness.budgets import Histories
+from harness.planting import Plant, Planting
 from harness.simulated_histories import History
 from harness.simulated_members import SESSION_MS, GroupLife
 from tidelog.kernel.instant import Instant
@@ -17,9 +20,6 @@ from tidelog.node.groups.hosts import Groups, Hosted
 from tidelog.node.groups.placement import OFFSETS_TOPIC
 from tidelog.node.runtime.shard_host import LogCommitted
 
-HISTORIES = 12
-HISTORIES_NIGHTLY = 5_000
-SEARCHED = 100
 FAULTS = ("kill", "kill", "pause", "cut", "one_way", "slow", "coordinator", "stop", "clog", "lose")
 
 
@@ -58,41 +58,20 @@ class GroupHistory(History):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-def test_whatever_happens_a_group_tells_its_members_what_can_be_true(*, nightly: bool) -> None:
-    histories, first = HISTORIES, 0
-    if nightly:
-        histories, first = HISTORIES_NIGHTLY, Random().randrange(1 << 40)
-    for seed in range(first, first + histories):
-        try:
-            GroupHistory(seed).run()
-        except Exception as failure:
-            raise AssertionError(f"GroupHistory({seed}).run()") from failure
+def test_whatever_happens_a_group_tells_its_members_what_can_be_true(
+    histories: Histories,
+) -> None:
+    histories.run(lambda seed: GroupHistory(seed).run())
 
 
-def _fails(rule: str, *, first: int) -> None:
-    """One of the histories from there on finds the fault that was planted; the first does now."""
-    found = set()
-    for seed in range(first, first + SEARCHED):
-        try:
-            GroupHistory(seed).run()
-        except AssertionError as failure:
-            found.add(str(failure))
-            if rule in str(failure):
-                return
-    raise AssertionError(f"nobody found it, but {found}")
-
-
-@pytest.mark.slow
-def test_an_old_generation_s_commit_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def _takes_commits_of_an_old_generation(patch: pytest.MonkeyPatch) -> None:
     def lax(self: ClassicGroup, who: Any) -> Any:
         return self.members.named(who)
 
-    monkeypatch.setattr(ClassicGroup, "_member", lax)
-    _fails("G1", first=3)
+    patch.setattr(ClassicGroup, "_member", lax)
 
 
-@pytest.mark.slow
-def test_a_generation_given_twice_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def _gives_a_generation_twice(patch: pytest.MonkeyPatch) -> None:
     original = ClassicGroup._finish
 
     def forgetful(self: ClassicGroup, now: Instant, joined: Any, absent: Any, draft: Any) -> None:
@@ -102,14 +81,10 @@ def test_a_generation_given_twice_would_be_found(monkeypatch: pytest.MonkeyPatch
                 self.replay(record.value)
         draft.records.clear()  # as Kafka, which writes a generation only when it is assigned
 
-    monkeypatch.setattr(ClassicGroup, "_finish", forgetful)
-    _fails("given twice", first=37)
+    patch.setattr(ClassicGroup, "_finish", forgetful)
 
 
-@pytest.mark.slow
-def test_an_answer_before_the_replicas_have_it_would_be_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def _answers_before_the_replicas_have_it(patch: pytest.MonkeyPatch) -> None:
     original = Groups._rest
 
     def hasty(self: Groups, now: Instant, hosted: Hosted) -> None:
@@ -119,14 +94,10 @@ def test_an_answer_before_the_replicas_have_it_would_be_found(
         else:
             original(self, now, hosted)
 
-    monkeypatch.setattr(Groups, "_rest", hasty)
-    _fails("G3", first=247)
+    patch.setattr(Groups, "_rest", hasty)
 
 
-@pytest.mark.slow
-def test_a_log_that_is_not_loaded_to_its_end_would_be_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def _does_not_load_the_end_of_the_log(patch: pytest.MonkeyPatch) -> None:
     original = loading.Loading.go_on
 
     def short(self: loading.Loading) -> bool:
@@ -135,5 +106,20 @@ def test_a_log_that_is_not_loaded_to_its_end_would_be_found(
         )
         return original(self)
 
-    monkeypatch.setattr(loading.Loading, "go_on", short)
-    _fails("G3", first=5)
+    patch.setattr(loading.Loading, "go_on", short)
+
+
+PLANTS: Mapping[Plant, str] = {
+    _takes_commits_of_an_old_generation: "G1",
+    _gives_a_generation_twice: "given twice",
+    _answers_before_the_replicas_have_it: "G3",
+    _does_not_load_the_end_of_the_log: "G3",
+}
+"""Each with the rule by which it must be found."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda one: one.__name__)
+def test_a_planted_fault_is_found(plant: Plant, planting: Planting) -> None:
+    planting.is_found(plant, lambda seed: GroupHistory(seed).run(), match=PLANTS[plant])

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from harness.budgets import Histories
 from property.groups_any_log_test import GROUPS, SUBSCRIPTION, Coordinator, Garbled
 from tidelog.kernel.shard import Decision
 from tidelog.node.groups.codec import StoredRecord
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat
 from tidelog.node.groups.requests import JoinGroup, SyncGroup, Who
 
-HISTORIES = 300
 REQUESTS = 40
 TIMES_MS = (-(2**31), -1, 0, 1, 1_000, 1_000, 1_000, 2**31 - 1)
 SAID = {
@@ -93,14 +93,9 @@ def talk(seed: int) -> None:
         one.wait(clients.pick(0, 0, 1, 10, 700, 61_000))
 
 
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("first", range(0, HISTORIES, 100))
-def test_whatever_clients_say_a_coordinator_serves_on(first: int) -> None:
-    for seed in range(first, first + 100):
-        try:
-            talk(seed)
-        except Exception as failure:
-            raise AssertionError(f"talk({seed})") from failure
+@pytest.mark.timeout(900)
+def test_whatever_clients_say_a_coordinator_serves_on(histories: Histories) -> None:
+    histories.run(talk)
 
 
 def test_members_come_into_being_in_such_histories() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness.budgets import Histories
 from harness.consumer_groups import SETTINGS, TopicsInMemory, topic_id
 from tidelog.kernel.ids import RequestId
 from tidelog.kernel.instant import Instant, ms
@@ -32,7 +33,6 @@ from tidelog.node.groups.records import (
 from tidelog.node.groups.shard import GroupShard
 from tidelog.wire.errors import Rejected, WireError
 
-LOGS = 1_000
 RECORDS_MAX = 12
 REQUESTS = 12
 GROUPS, MEMBERS, INSTANCES = "gh", "ab", (None, None, "i", "j")
@@ -259,10 +259,6 @@ def serve(seed: int) -> None:
         one.wait(garbled.pick(0, 1, 700, 61_000))
 
 
-@pytest.mark.parametrize("first", range(0, LOGS, 250))
-def test_whatever_its_log_holds_a_coordinator_serves_on(first: int) -> None:
-    for seed in range(first, first + 250):
-        try:
-            serve(seed)
-        except Exception as failure:
-            raise AssertionError(f"serve({seed})") from failure
+@pytest.mark.timeout(900)
+def test_whatever_its_log_holds_a_coordinator_serves_on(histories: Histories) -> None:
+    histories.run(serve)

@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from harness.budgets import Histories
 from harness.compaction import append
 from harness.consumer_groups import TopicsInMemory, topic_id
 from property.groups_any_log_test import SHARD_SETTINGS
@@ -35,7 +36,6 @@ from tidelog.node.groups.records_consumer import ConsumerRecord
 from tidelog.node.groups.shard import GroupShard
 from unit.log_cleaner_test import Place
 
-LOGS = 60
 STEPS = 25
 Rows = list[codec.LoggedRecord]
 
@@ -176,10 +176,12 @@ def known(of: GroupShard) -> dict[str, object]:
     return {"groups": told, "offsets": offsets}
 
 
-def test_a_log_compacted_while_it_is_loaded_gives_the_same_groups() -> None:
-    for seed in range(LOGS):
+def test_a_log_compacted_while_it_is_loaded_gives_the_same_groups(histories: Histories) -> None:
+    def load(seed: int) -> None:
         log = Log(seed)
         batches = max(1, sum(1 for _ in log.place.rows()))
         passes = {log.random.randrange(1, batches + 1) for _ in range(2)}
         expected = known(loaded(log.place, passes=set()))
-        assert known(loaded(log.place, passes)) == expected, f"Log({seed}), passes {passes}"
+        assert known(loaded(log.place, passes)) == expected, passes
+
+    histories.run(load)

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from harness.budgets import Histories
 from harness.memory_disk import MemoryDisk
 from harness.platter import Inode, Node
 from harness.recorded_disk import RecordedDisk, Tree, durable_tree, tree_now
@@ -17,7 +18,7 @@ from tidelog.kernel.launch import undo_directory
 from tidelog.node.runtime.disk import DiskFile
 
 STEPS = 80
-SEEDS, SEEDS_NIGHTLY = 5, 1_000
+
 NAMES = ["a", "b", "c", "00000000000000000000.timeindex"]
 FOLDERS = ["t-0", "t-1"]
 
@@ -156,13 +157,8 @@ def model_tree(node: Inode | Node, *, durable: bool) -> Tree:
     return tree
 
 
-def test_both_disks_know_the_same_as_durable(tmp_path: Path, *, nightly: bool) -> None:
-    for seed in range(SEEDS_NIGHTLY if nightly else SEEDS):
-        try:
-            history(tmp_path / str(seed), seed)
-        except AssertionError as error:
-            error.add_note(f"seed {seed}")
-            raise
+def test_both_disks_know_the_same_as_durable(tmp_path: Path, histories: Histories) -> None:
+    histories.run(lambda seed: history(tmp_path / str(seed), seed))
 
 
 def history(folder: Path, seed: int) -> None:

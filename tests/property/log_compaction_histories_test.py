@@ -2,18 +2,14 @@
 a model says that remembers everything.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
+from harness.budgets import Histories
 from harness.compaction import compact
 from harness.compaction_lives import Life
 from harness.log_batches import flush
 from harness.mortal_disk import after_calls
 
-HISTORIES = 1_000
-PARTS = 10
 DRAWS = 4
 SEED_OF_A_PASS = 5
 """Its draws give enough memory for all keys, and large segments."""
@@ -22,29 +18,19 @@ MORE_STEPS_THAN_ANY_PASS = 500
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_each_key_holds_what_was_written_last_whatever_dies_on_the_way(part: int) -> None:
-    for seed in range(part, HISTORIES, PARTS):
-        with _told(seed):
-            Life(seed).run()
+@pytest.mark.timeout(3_600)
+def test_each_key_holds_what_was_written_last_whatever_dies_on_the_way(
+    histories: Histories,
+) -> None:
+    histories.run(lambda seed: Life(seed).run())
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_each_key_holds_what_was_written_last_after_a_kill_at_each_point(part: int) -> None:
-    """Each history dies at all five points: 5,000 kills."""
-    for seed in range(part, HISTORIES, PARTS):
-        with _told(seed):
-            Life(seed).run_through_all_points()
-
-
-@contextmanager
-def _told(seed: int) -> Iterator[None]:
-    """For whoever repeats it."""
-    try:
-        yield
-    except BaseException:
-        print(f"seed {seed}")  # noqa: T201 -- as said
-        raise
+@pytest.mark.timeout(3_600)
+def test_each_key_holds_what_was_written_last_after_a_kill_at_each_point(
+    histories: Histories,
+) -> None:
+    """Each history dies at all five points."""
+    histories.run(lambda seed: Life(seed).run_through_all_points())
 
 
 def _written_life() -> Life:

@@ -8,10 +8,17 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import settings
+from hypothesis import seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
+from harness.budgets import Histories
 from harness.log_batches import (
     NOW,
     NOW_MS,
@@ -422,10 +429,6 @@ def read_all(log: Log) -> list[bytes]:
     return found
 
 
-TestLogHistory = LogHistory.TestCase
-TestLogHistory.settings = settings(stateful_step_count=40)
-
-
 def test_a_log_that_was_cut_down_to_a_gap_is_left_true() -> None:
     """The epoch file reaches back over the gap, and no batch is left. Once a false alarm."""
     state = LogHistory()
@@ -433,3 +436,17 @@ def test_a_log_that_was_cut_down_to_a_gap_is_left_true() -> None:
     state.is_killed()
     state.truncates(back=1)
     state.is_killed()
+
+
+LIVES_OF_A_SEED = 10
+
+
+@pytest.mark.timeout(3_600)
+def test_a_log_holds_what_was_acknowledged(histories: Histories) -> None:
+    few = settings(max_examples=LIVES_OF_A_SEED, stateful_step_count=40, database=None)
+
+    def live(number: int) -> None:
+        drawn = seed(number)(type("Seeded", (LogHistory,), {}))
+        run_state_machine_as_test(drawn, settings=few)
+
+    histories.run(live)

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from harness.budgets import Histories
 from harness.log_batches import NOW, NOW_MS, TOPIC_ID, batch, open_logs, produce, result_of
 from harness.log_transactions import Writer, read_committed
 from harness.memory_disk import MemoryDirectory, MemoryDisk
@@ -16,7 +17,6 @@ from tidelog.wire.records import iterate_batches, iterate_records, place_batch
 
 SETTINGS = LogSettings(segment_bytes=9_000, index_interval_bytes=400)
 FLIPS = 30
-LOGS = 4
 PRODUCERS = 3
 
 pytestmark = pytest.mark.slow
@@ -119,9 +119,14 @@ def read(log: Log, offset: int) -> int | None:
     )
 
 
-@pytest.mark.parametrize("seed", range(LOGS))
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_wrong_byte_of_an_index_makes_no_reader_skip_a_record(suffix: str, seed: int) -> None:
+def test_a_wrong_byte_of_an_index_makes_no_reader_skip_a_record(
+    suffix: str, histories: Histories
+) -> None:
+    histories.run(lambda seed: _flip_bytes_of(suffix, seed))
+
+
+def _flip_bytes_of(suffix: str, seed: int) -> None:
     rng = Random(f"{suffix} {seed}")
     written = Written(seed)
     assert list(written.wrong(written.restart())) == []
@@ -164,10 +169,13 @@ class Transactions(Written):
                 yield f"from {start}: {seen}"
 
 
-@pytest.mark.parametrize("seed", range(LOGS))
 def test_a_wrong_byte_of_a_transaction_index_shows_nothing_aborted_and_hides_nothing(
-    seed: int,
+    histories: Histories,
 ) -> None:
+    histories.run(_flip_bytes_of_a_transaction_index)
+
+
+def _flip_bytes_of_a_transaction_index(seed: int) -> None:
     rng = Random(seed)
     written = Transactions(seed)
     assert list(written.wrong(written.restart())) == []

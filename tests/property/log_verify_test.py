@@ -10,10 +10,10 @@ from random import Random
 from typing import Protocol
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
+from harness.budgets import Histories
 from harness.log_verified import Home, home_in
+from harness.planting import Planting
 from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.epochs import EpochCache, decode_epochs
@@ -70,18 +70,21 @@ CASES = [
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("files", "how"), CASES)
-@settings(max_examples=60)
-@given(seed=st.integers(0, 1 << 30))
-def test_damage_is_found(homes: Homes, files: Files, how: How, seed: int) -> None:
-    rng = Random(seed)
+def test_damage_is_found(homes: Homes, files: Files, how: How, histories: Histories) -> None:
+    histories.run(lambda seed: _damage_and_look(homes, files, how, seed))
+
+
+def _damage_and_look(homes: Homes, files: Files, how: How, seed: int) -> None:
+    rng = Random(f"{files} {how} {seed}")
     # Nobody shortens a file that a process has open.
     lives = [life for life in LIVES if how is not How.TRUNCATE or life is not Life.OPEN]
     home = homes(rng.randrange(SEEDS), rng.choice(lives), compacted=rng.random() < 0.5)
     logs = sorted(path for path in home.path.iterdir() if key_of(path.name) is not None)
     spot = plan(rng.choice(logs), Wanted(files, how), seed, home.life)
-    assume(spot is not None)
-    assert spot is not None
+    if spot is None:
+        return  # there is nothing of that kind to be damaged
     before = spot.path.read_bytes()
     after = spot.damage.of(before)
     assert len(after) == len(before) or how is How.TRUNCATE
@@ -93,52 +96,44 @@ def test_damage_is_found(homes: Homes, files: Files, how: How, seed: int) -> Non
         spot.path.write_bytes(before)
 
 
-def test_a_check_that_passes_over_checksums_is_caught(
-    homes: Homes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The plant: then some of the damage to records is not found."""
-    monkeypatch.setattr(
+def _passes_over_checksums(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
         Scan, "_crc", lambda scan, _: new_header(HEADER.unpack_from(scan._buffer, scan._at)).crc
     )
+
+
+def test_a_check_that_passes_over_checksums_is_caught(homes: Homes, planting: Planting) -> None:
+    """The plant: then some of the damage to records is not found."""
     home = homes(0, Life.CLOSED, compacted=False)
     assert home.verified().findings == []
-    missed = 0
-    for seed in range(20):
-        spot = plan(home.path / "t-0", Wanted(Files.LOG, How.BIT_FLIP), seed, home.life)
-        assert spot is not None
-        before = spot.path.read_bytes()
-        spot.path.write_bytes(spot.damage.of(before))
-        missed += not home.verified().findings
+    planting.is_found(_passes_over_checksums, partial(_is_told_of_a_bit_flip, home, Files.LOG))
+
+
+def _is_told_of_a_bit_flip(home: Home, files: Files, seed: int) -> None:
+    spot = plan(home.path / "t-0", Wanted(files, How.BIT_FLIP), seed, home.life)
+    assert spot is not None
+    before = spot.path.read_bytes()
+    after = spot.damage.of(before)
+    try:
+        spot.path.write_bytes(after)
+        if not is_harmless(home, files, spot.path, (before, after)):
+            assert home.verified().findings
+    finally:
         spot.path.write_bytes(before)
-    assert missed
 
 
 def test_a_check_that_takes_any_entry_of_a_compacted_log_is_caught(
-    homes: Homes, monkeypatch: pytest.MonkeyPatch
+    homes: Homes, planting: Planting
 ) -> None:
     """The plant: as long as an entry need not stand beside its marker, readers may be told to leave
     out what was committed, and nobody finds it."""
     home = homes(0, Life.OPEN, compacted=True)
     for check in (home.path / "t-0").glob("*.txncheck"):
         check.unlink()  # as an earlier version leaves its indexes
-
-    def missed() -> int:
-        count = 0
-        for seed in range(60):
-            wanted = Wanted(Files.TXN_INDEX, How.BIT_FLIP)
-            spot = plan(home.path / "t-0", wanted, seed, home.life)
-            assert spot is not None
-            before = spot.path.read_bytes()
-            after = spot.damage.of(before)
-            spot.path.write_bytes(after)
-            if not is_harmless(home, Files.TXN_INDEX, spot.path, (before, after)):
-                count += not home.verified().findings
-            spot.path.write_bytes(before)
-        return count
-
-    assert missed() == 0
-    monkeypatch.setattr(Seen, "is_of", lambda _seen, _entry: True)
-    assert missed() > 0
+    planting.is_found(
+        lambda patch: patch.setattr(Seen, "is_of", lambda _seen, _entry: True),
+        partial(_is_told_of_a_bit_flip, home, Files.TXN_INDEX),
+    )
 
 
 def plan(partition: Path, wanted: Wanted, seed: int, life: Life) -> Spot | None:

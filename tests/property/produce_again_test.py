@@ -9,9 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pytest
-
 from harness.brokers import FakeClient, HandlerBench
+from harness.budgets import Histories
 from harness.mutation import mutated
 from harness.peers import Peer, change, replicated, shown
 from harness.produce_raw import batch_of
@@ -34,7 +33,6 @@ from tidelog.wire.messages.k00_produce import (
 )
 from tidelog.wire.records import TRANSACTIONAL_BIT, Origin
 
-SEEDS = 6
 STEPS = 1_400
 CONNECTIONS = 3
 START_MS = 1_700_000_000_000
@@ -302,9 +300,12 @@ class History:
             side.answer_of_coordinator(draw, code)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_both_ways_answer_and_do_the_same(tmp_path: Path, seed: int) -> None:
-    short, general = Side(tmp_path / "one", Counting), Side(tmp_path / "two", Forgetful)
+def test_both_ways_answer_and_do_the_same(tmp_path: Path, histories: Histories) -> None:
+    histories.run(lambda seed: _both_ways(tmp_path / str(seed), seed))
+
+
+def _both_ways(folder: Path, seed: int) -> None:
+    short, general = Side(folder / "one", Counting), Side(folder / "two", Forgetful)
     history = History(seed, short.ids())
     for step in range(STEPS):
         history.step([short, general])

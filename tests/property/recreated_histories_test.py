@@ -3,35 +3,21 @@
 A failure names its seed: `Recreations(seed).run()` is the same history again, step by step.
 """
 
-from random import Random
-
 import pytest
 
+from harness.budgets import Histories
+from harness.planting import Planting
 from harness.simulated_recreations import Recreations
 from tidelog.kernel.ids import ZERO_UUID
 from tidelog.node.log.log import Log
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.hosting import Hosting
 
-HISTORIES = 20
-HISTORIES_NIGHTLY = 5_000
-CAUGHT_WITHIN = range(20, 90)
-"""The rarer hole in two of these."""
-
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-def test_nobody_meets_records_of_an_earlier_topic(*, nightly: bool) -> None:
-    first = Random().randrange(1 << 40) if nightly else 0
-    _run_all(range(first, first + (HISTORIES_NIGHTLY if nightly else HISTORIES)))
-
-
-def _run_all(seeds: range) -> None:
-    for seed in seeds:
-        try:
-            Recreations(seed).run()
-        except Exception as failure:
-            raise AssertionError(f"Recreations({seed}).run()") from failure
+def test_nobody_meets_records_of_an_earlier_topic(histories: Histories) -> None:
+    histories.run(lambda seed: Recreations(seed).run())
 
 
 def _takes_any(_: Hosting, image: MetadataImage, log: Log) -> bool:
@@ -46,10 +32,10 @@ def _takes_unknown(_: Hosting, image: MetadataImage, log: Log) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("hole", [_takes_any, _takes_unknown])
-def test_a_sweep_that_takes_too_much_is_caught(
-    monkeypatch: pytest.MonkeyPatch, hole: object
-) -> None:
-    monkeypatch.setattr(Hosting, "_is_wanted", hole)
-    with pytest.raises(AssertionError):
-        _run_all(CAUGHT_WITHIN)
+def test_a_sweep_that_takes_too_much_is_caught(hole: object, planting: Planting) -> None:
+    planting.is_found(
+        lambda patch: patch.setattr(Hosting, "_is_wanted", hole),
+        lambda seed: Recreations(seed).run(),
+    )

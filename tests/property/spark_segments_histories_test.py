@@ -6,14 +6,15 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
+from harness.budgets import Histories
 from harness.log_in_files import PARTITION, LogInFiles, in_files
 from harness.log_verified import write_files
+from harness.planting import Planting
 from tidelog.clients.settings import Isolation
 from tidelog.spark import segments
 from tidelog.spark.decoder import Decoder
@@ -28,13 +29,11 @@ from tidelog.wire.log_files import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-CASES, CASES_BY_NIGHT = 60, 3_000
-"""Each is a log that is written and read several times."""
 
-
-def compare(folder: Path, draw: st.DataObject, *, compacted: bool) -> None:
-    made = LogInFiles(draw, compacted=compacted)
-    for number in range(draw.draw(st.integers(1, 3), "rounds")):
+def compare(folder: Path, seed: int) -> None:
+    rng = Random(seed)
+    made = LogInFiles(rng, compacted=rng.random() < 0.5)
+    for number in range(rng.randint(1, 3)):
         made.live()
         copy = folder / f"{number}"
         made.files(copy)
@@ -54,14 +53,14 @@ def compare(folder: Path, draw: st.DataObject, *, compacted: bool) -> None:
     assert [in_files(stopped, replace(span, leader=None)) for span in spans] == expected
 
 
-def in_a_folder(draw: st.DataObject, compacted: bool) -> None:  # noqa: FBT001 -- Hypothesis
+def history(seed: int) -> None:
+    """A log that is written and read several times."""
     with tempfile.TemporaryDirectory() as folder:
-        compare(Path(folder), draw, compacted=compacted)
+        compare(Path(folder), seed)
 
 
-def test_files_show_what_a_fetch_shows(*, nightly: bool) -> None:
-    cases = settings(max_examples=CASES_BY_NIGHT if nightly else CASES)
-    cases(given(st.data(), st.booleans())(in_a_folder))()
+def test_files_show_what_a_fetch_shows(histories: Histories) -> None:
+    histories.run(history)
 
 
 # -- planted faults
@@ -107,10 +106,7 @@ _ABORTED = vars(segments)["_aborted"]
         ("Decoder", _for_all_readers),
     ],
 )
-def test_a_planted_fault_is_seen(
-    name: str, plant: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(segments, name, plant)
-    once = settings(max_examples=1_000, phases=[Phase.generate], database=None, derandomize=True)
-    with pytest.raises((AssertionError, DoubtError)):
-        once(given(st.data(), st.booleans())(in_a_folder))()
+def test_a_planted_fault_is_seen(name: str, plant: Callable[..., Any], planting: Planting) -> None:
+    planting.is_found(
+        lambda patch: patch.setattr(segments, name, plant), history, by=(AssertionError, DoubtError)
+    )

@@ -7,8 +7,7 @@ others: compaction takes them out while the log is loaded.
 import random
 from typing import Any
 
-import pytest
-
+from harness.budgets import Histories
 from tidelog.coordinator.transactions import records
 from tidelog.coordinator.transactions.producer_ids import ProducerIds
 from tidelog.coordinator.transactions.records import Transaction, TxnRecord
@@ -26,7 +25,6 @@ from tidelog.kernel.ids import Partition, ProducerEpoch, ProducerId, RequestId
 from tidelog.kernel.instant import Instant, ms
 from tidelog.wire.errors import Rejected, WireError
 
-LOGS = 600
 IDS = "ab"
 EPOCHS = (-1, 0, 1, 32_765, 32_766, 32_767)
 PRODUCERS = (-1, 7, 8)
@@ -111,14 +109,14 @@ class Coordinator:
             self.shard.replay(record)
 
 
-@pytest.mark.parametrize("first", range(0, LOGS, 200))
-def test_whatever_its_log_holds_a_transaction_coordinator_decides_on(first: int) -> None:
-    for seed in range(first, first + 200):
-        try:
-            one = Coordinator(seed)
-            one.load()
-            for _ in range(10):
-                one.ask()
-                one.wait()
-        except Exception as failure:
-            raise AssertionError(f"Coordinator({seed})") from failure
+def test_whatever_its_log_holds_a_transaction_coordinator_decides_on(
+    histories: Histories,
+) -> None:
+    def decide(seed: int) -> None:
+        one = Coordinator(seed)
+        one.load()
+        for _ in range(10):
+            one.ask()
+            one.wait()
+
+    histories.run(decide)

@@ -3,18 +3,17 @@
 (KAFKA-14402) Each fault that the gate is there against is put back once, and found.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from harness.budgets import Histories
+from harness.planting import Plant, Planting
 from harness.transaction_bench import log_of
 from harness.transaction_gate import ADDED, ASKED, PARTITIONS, Gate
 from tidelog.node.api import transaction_gate
 from tidelog.node.log.verifications import Verifications
 
-Plant = Callable[[pytest.MonkeyPatch], None]
-SEEDS = 30
 STEPS = 500
 
 
@@ -26,12 +25,17 @@ def live(directory: Path, seed: int, version: int) -> Gate:
 
 
 @pytest.mark.parametrize("version", [ASKED, ADDED])
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_is_open_in_a_log_somebody_will_end(tmp_path: Path, seed: int, version: int) -> None:
-    gate = live(tmp_path, seed, version)
-    assert sum(log_of(gate.bench, index=index).end for index in range(PARTITIONS)) > STEPS // 100
-    assert gate.taken > STEPS // 20
-    assert version is ADDED or gate.heard > STEPS // 50
+def test_what_is_open_in_a_log_somebody_will_end(
+    tmp_path: Path, histories: Histories, version: int
+) -> None:
+    def history(seed: int) -> None:
+        gate = live(tmp_path, seed, version)
+        ends = [log_of(gate.bench, index=index).end for index in range(PARTITIONS)]
+        assert sum(ends) > STEPS // 100
+        assert gate.taken > STEPS // 20
+        assert version is ADDED or gate.heard > STEPS // 50
+
+    histories.run(history)
 
 
 def _skipped(patch: pytest.MonkeyPatch) -> None:
@@ -75,16 +79,11 @@ def _is_of_any_leader(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_fault_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: Plant, version: int
+    tmp_path_factory: pytest.TempPathFactory, planting: Planting, plant: Plant, version: int
 ) -> None:
     """Where each end takes an epoch, the log itself tells the past by that."""
-    plant(monkeypatch)
-    assert any(_hangs(tmp_path, seed, version) for seed in range(SEEDS))
-
-
-def _hangs(directory: Path, seed: int, version: int) -> bool:
-    try:
-        live(directory, seed, version)
-    except AssertionError as error:
-        return "hangs" in str(error)
-    return False
+    planting.is_found(
+        plant,
+        lambda seed: live(tmp_path_factory.mktemp("gate"), seed, version),
+        match="hangs",
+    )

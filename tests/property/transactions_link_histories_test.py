@@ -9,6 +9,8 @@ from contextlib import suppress
 
 import pytest
 
+from harness.budgets import Histories
+from harness.planting import Planting
 from harness.transaction_conversations import World
 from tidelog.kernel.ids import Epoch
 from tidelog.kernel.instant import Instant
@@ -16,7 +18,6 @@ from tidelog.node.transactions.link import Effect, ForwardAsked, Link, Me, Send
 from tidelog.wire.errors import WireError
 from tidelog.wire.transactions import Admit, Welcome, decode_from_transactions
 
-SEEDS = 60
 STEPS = 500
 
 
@@ -28,11 +29,13 @@ def live(seed: int, make: Callable[[Me], Link] = Link) -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_each_call_is_sent_once_and_finished_once(seed: int) -> None:
-    world = live(seed)
-    assert len(world.results) > STEPS // 20
-    assert len(world.sent) > STEPS // 50
+def test_each_call_is_sent_once_and_finished_once(histories: Histories) -> None:
+    def history(seed: int) -> None:
+        world = live(seed)
+        assert len(world.results) > STEPS // 20
+        assert len(world.sent) > STEPS // 50
+
+    histories.run(history)
 
 
 # -- plants
@@ -100,13 +103,8 @@ class ListensToAnybody(Link):
 @pytest.mark.parametrize(
     "plant", [SendsAgain, TakesAnyWelcome, ForgetsSessions, LosesCount, ListensToAnybody]
 )
-def test_a_fault_is_found(plant: type[Link]) -> None:
-    assert any(fails(seed, plant) for seed in range(SEEDS))
-
-
-def fails(seed: int, plant: type[Link]) -> bool:
-    try:
-        live(seed, plant)
-    except AssertionError:
-        return True
-    return False
+def test_a_fault_is_found(plant: type[Link], planting: Planting) -> None:
+    make = {"link": Link}
+    planting.is_found(
+        lambda patch: patch.setitem(make, "link", plant), lambda seed: live(seed, make["link"])
+    )

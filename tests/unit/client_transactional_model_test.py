@@ -5,12 +5,12 @@ came late is ever part of another transaction.
 """
 
 import random
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
 
 from harness.plans import FakeNetwork
+from harness.planting import Plant, Planting
 from harness.toy_transactions import BAD, VERSION_2, Log, Marker, ToyTransactions
 from tidelog.clients.asking import Address, Plan
 from tidelog.clients.client import Client
@@ -213,21 +213,11 @@ def _keeps_its_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
         (_keeps_its_epoch, True),
     ],
 )
-def test_a_planted_fault_is_seen(
-    plant: Callable[[pytest.MonkeyPatch], None],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    bumps: bool,
-) -> None:
-    plant(monkeypatch)
+def test_a_planted_fault_is_seen(plant: Plant, planting: Planting, *, bumps: bool) -> None:
+    def is_right(seed: int) -> None:
+        assert wrong(lived(seed, bumps=bumps)) == []
 
-    def is_wrong(seed: int) -> bool:
-        try:
-            return bool(wrong(lived(seed, bumps=bumps)))
-        except (AssertionError, FatalError, RuntimeError):
-            return True
-
-    assert any(map(is_wrong, SEEDS))
+    planting.is_found(plant, is_right, by=(AssertionError, FatalError, RuntimeError))
 
 
 def test_a_log_shows_what_was_committed_alone() -> None:
