@@ -2,7 +2,7 @@
 its way that cover each step, each moment of a step, and each victim; with `--nightly`, at all.
 
 Whoever died, the client hears the outcome it asked for, each partition holds that end once, and
-nothing hangs. `unit/transaction_kills_test.py` has the same table in the machine.
+nothing hangs. `unit/cluster_transaction_kills_test.py` has the same table in a simulated cluster.
 """
 
 from collections.abc import Callable, Iterator

@@ -11,7 +11,11 @@ from tidelog.wire.messages import k19_create_topics as creation
 from tidelog.wire.messages import k20_delete_topics as deletion
 from tidelog.wire.messages import k44_incremental_alter_configs as altering
 from tidelog.wire.messages import k45_alter_partition_reassignments as reassigning
+from tidelog.wire.messages import k57_update_features as updating
 from tidelog.wire.metadata_records import ResourceKind
+
+ANY_WAY = 2
+"""UpdateFeatures may lower a level as well as raise it."""
 
 
 class TopicRequests(ABC):
@@ -36,14 +40,16 @@ class TopicRequests(ABC):
         assert [row.error_code for row in answer.topics] == [0], answer
         self.until(lambda: all(name in life.link.image.names for life in self.lives.values()))
 
-    def begin_create(self, life: Life, name: str, *replicas: BrokerId) -> None:
+    def begin_create(self, life: Life, name: str, *replicas: BrokerId, **configs: str) -> None:
         """And do not wait for it."""
-        self._begin(life, _creation(name, [*replicas], 1, {}))
+        self._begin(life, _creation(name, [*replicas], 1, configs))
 
     def delete(self, name: str) -> None:
-        state = deletion.DeleteTopicState(name=name)
-        request = deletion.DeleteTopicsRequest(topics=[state])
-        self._forward(joined(encode_request(deletion.API, 6, 1, None, request)))
+        self._forward(_deletion(name))
+
+    def begin_delete(self, life: Life, name: str) -> None:
+        """And do not wait for it."""
+        self._begin(life, _deletion(name))
 
     def configure(self, topic: str, name: str, value: str) -> None:
         self._forward(_alteration(topic, name, value))
@@ -55,6 +61,14 @@ class TopicRequests(ABC):
     def begin_configure(self, life: Life, topic: str, name: str, value: str) -> None:
         """And do not wait for it."""
         self._begin(life, _alteration(topic, name, value))
+
+    def begin_set_level(self, life: Life, feature: str, level: int) -> None:
+        """Raise or lower a feature's level, and do not wait for it."""
+        update = updating.FeatureUpdateKey(
+            feature=feature, max_version_level=level, upgrade_type=ANY_WAY
+        )
+        request = updating.UpdateFeaturesRequest(feature_updates=[update])
+        self._begin(life, joined(encode_request(updating.API, 1, 1, None, request)))
 
     def reassign(self, *replicas: BrokerId, topic: str = "t", partition: int = 0) -> list[int]:
         """To these replicas; to none at all: what is under way is cancelled. The error code."""
@@ -109,6 +123,12 @@ def _creation(
     )
     request = creation.CreateTopicsRequest(topics=[topic])
     return joined(encode_request(creation.API, 7, 1, None, request))
+
+
+def _deletion(name: str) -> bytes:
+    state = deletion.DeleteTopicState(name=name)
+    request = deletion.DeleteTopicsRequest(topics=[state])
+    return joined(encode_request(deletion.API, 6, 1, None, request))
 
 
 def _from(brokers: list[BrokerId], at: int) -> list[int]:

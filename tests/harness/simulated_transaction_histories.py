@@ -9,15 +9,18 @@ from random import Random
 
 from harness.compaction import compact
 from harness.living import Life
+from harness.simulated_broker import Life as BrokerLife
 from harness.simulated_clients import Asked, fetch_request
 from harness.simulated_histories import HEALS_WITHIN_MS, History
 from harness.simulated_transaction_scene import COMMITTED, FETCH, read_on
+from harness.simulated_transaction_states import check_memory, state_records
 from harness.simulated_transaction_truth import TransactionTruth
 from harness.simulated_transactional import Refused, TransactionalClient
 from harness.simulated_transactor import TransactionProcess
 from tidelog.coordinator.transactions.state_partition import StatePartition
 from tidelog.kernel.ids import BrokerId, Partition, TopicPartition
 from tidelog.node.groups.placement import OFFSETS_TOPIC
+from tidelog.node.metadata.features import TRANSACTION_VERSION
 from tidelog.wire.messages import k01_fetch as k01
 from tidelog.wire.transactions import STATE_TOPIC
 
@@ -39,14 +42,21 @@ FAULTS = (
     "transactor_cut",
     "client",
     "compaction",
+    "level",
+    "topic",
 )
 NAMES = ("a", "b", "c")
+VERSIONS = (1, 2)
+"""Of transactions, as clients speak them."""
 TRANSFORMER = "transformer"
 INPUTS_AT_ONCE = 3
 TIMEOUTS_MS = (400, 2_000, 60_000)
 ENDS_WITHIN_MS = 70_000
 """Every time-out has come by then."""
 COPIES = 0.2
+LEVELS = (0, 2)
+"""Of the feature `transaction.version`. Clients hear of it late, or never: brokers answer both
+versions at every level."""
 
 
 class TransactionHistory(History):
@@ -94,6 +104,7 @@ class TransactionHistory(History):
             name,
             rng=Random(self.draw.randrange(1 << 30)),
             timeout_ms=self.draw.choice(TIMEOUTS_MS),
+            version=self.draw.choice(VERSIONS),
         )
         client.copies = COPIES
         self.members.append(client)
@@ -104,6 +115,8 @@ class TransactionHistory(History):
     ) -> Life:
         """Who is refused begins anew, as somebody else."""
         while not self.over:
+            if client.rng.random() < 0.1:
+                client.version = client.rng.choice(VERSIONS)
             try:
                 yield from client.init()
                 yield from life(client)
@@ -126,7 +139,8 @@ class TransactionHistory(History):
             if rng.random() < 0.2:
                 yield "wait", rng.uniform(0, 700)
             following = done + rng.randint(1, INPUTS_AT_ONCE)
-            keys = rng.sample(self.keys, rng.randint(1, len(self.keys)))
+            lasting = [key for key in self.keys if key[0] == "t"]
+            keys = rng.sample(lasting, rng.randint(1, len(lasting)))
             committed = rng.random() < 0.8
             yield from client.transaction(
                 keys, committed=committed, offset=following, numbers=range(done, following)
@@ -205,6 +219,32 @@ class TransactionHistory(History):
             self.cluster.lose_power(broker, Random(self.draw.random()))
             self._soon(lambda: self._start(broker))
 
+    def _level(self) -> None:
+        """An operator raises or lowers the version of transactions while they run."""
+        lives = [one for one in self.cluster.lives.values() if one.serving and not one.paused]
+        if lives:
+            life, level = self.draw.choice(lives), self.draw.choice(LEVELS)
+            self.cluster.begin_set_level(life, TRANSACTION_VERSION, level)
+
+    def _topic(self) -> None:
+        """One comes, and is written to before everybody has heard of it; an earlier one goes."""
+        lives = [one for one in self.cluster.lives.values() if one.serving and not one.paused]
+        if not lives:
+            return
+        name, life = f"n{len(self.cluster.witness.unwatched)}", self.draw.choice(lives)
+        self.cluster.witness.unwatched.add(name)
+        replicas = self.draw.sample(sorted(self.cluster.disks), 3)
+        self.cluster.begin_create(life, name, *replicas, min_insync_replicas="2")
+        passing = [key for key in self.keys if key[0] != "t"]
+        self.keys.append((name, Partition(0)))
+        if len(passing) > 1:
+            self._delete(life, self.draw.choice(passing))
+
+    def _delete(self, life: BrokerLife, key: TopicPartition) -> None:
+        self.keys.remove(key)
+        self.truth.gone.add(key[0])
+        self.cluster.begin_delete(life, key[0])
+
     def _compaction(self) -> None:
         """Of what the coordinator knows, in all replicas of some broker."""
         lives = [one for one in self.cluster.lives.values() if not one.paused]
@@ -241,6 +281,9 @@ class TransactionHistory(History):
         cluster.transactions.mend_all()
         for zombie in self.zombies:
             cluster.transactor.resume(zombie)
+        for topic in {topic for topic, _ in self.keys} - cluster.image.names.keys():
+            self.truth.gone.add(topic)  # its creation got lost
+        self.keys = [key for key in self.keys if key[0] not in self.truth.gone]
         cluster.until(lambda: all(one.is_over for one in self.members), within_ms=HEALS_WITHIN_MS)
         cluster.until(lambda: self._open == 0, within_ms=ENDS_WITHIN_MS)
         cluster.until(self._is_whole, within_ms=HEALS_WITHIN_MS)
@@ -288,6 +331,14 @@ class TransactionHistory(History):
             read_on(self.clients, self.truth, key, 0)
         self.truth.check()
         self.truth.check_inputs(self._passed())
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        for place in self._places():
+            key = (STATE_TOPIC, place.index)
+            leader = self.cluster.replica(self.cluster.view(*key).leader, *key)
+            assert place.shard is not None
+            check_memory(self.cluster, place.shard, state_records(leader))
 
     def _passed(self) -> int:
         reader, found = TransactionalClient(self.cluster, self.truth, "reader"), list[int]()

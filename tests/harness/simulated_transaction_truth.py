@@ -3,9 +3,10 @@ readers got, and in all logs when everything is over.
 
 T1: a transaction has one outcome, the same in each partition, and one marker in each. T2: what was
 told is so. T3: who was locked out changes nothing any more. T4: nothing of a transaction comes
-after its end, and none stays open. R1: a reader of committed records gets all that is committed,
-and nothing else. T6, T7: replicas know the same of producers, and their indexes what the log says
-was aborted. D12: each input that a group's offset has passed came out exactly once.
+after its end, and none stays open. T5: the coordinator's own log tells the same story. R1: a reader
+of committed records gets all that is committed, and nothing else. T6, T7: replicas know the same of
+producers, and their indexes what the log says was aborted. D12: each input that a group's offset
+has passed came out exactly once.
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from harness.log_transactions import index_files, known_of
 from harness.simulated_cluster import SimulatedCluster
+from harness.simulated_transaction_states import check_steps, state_records
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.groups.placement import OFFSETS_TOPIC
@@ -50,6 +52,7 @@ class Written:
     serial: int
     identified: int
     timeout_ms: int
+    version: int = 1
     keys: set[TopicPartition] = field(default_factory=set)
     """Those that took data, or may have."""
     acked: list[tuple[TopicPartition, int, int]] = field(default_factory=list)
@@ -111,6 +114,8 @@ class TransactionTruth:
         self.outcomes: dict[int, dict[TopicPartition, bool]] = {}
         """Of each transaction, where it ended how; once `check` has looked."""
         self.committed: dict[TopicPartition, list[tuple[int, bytes]]] = {}
+        self.gone: set[str] = set()
+        """Topics that somebody has asked to delete."""
         self._identities: dict[tuple[int, int], str] = {}
         self._latest: dict[str, tuple[int, int]] = {}
         self._asking: dict[str, list[list[int]]] = {}
@@ -138,6 +143,13 @@ class TransactionTruth:
         self._latest[client.name] = max(self._latest.get(client.name, (-1, -1)), who)
         self._fences.append((*who, self._ends()))
 
+    def moved_on(self, client: "TransactionalClient") -> None:
+        """Under version 2 the end of its transaction gave it another epoch."""
+        who = (client.producer_id, client.epoch)
+        assert who not in self._identities, f"T3: {who} was given twice"
+        self._identities[who] = client.name
+        self._latest[client.name] = max(self._latest.get(client.name, (-1, -1)), who)
+
     def is_past(self, name: str, producer_id: int, epoch: int) -> bool:
         """Whether a later producer of this id was told who it is."""
         return self._latest.get(name, (-1, -1)) > (producer_id, epoch)
@@ -150,6 +162,7 @@ class TransactionTruth:
             len(self.written),
             client.identified,
             client.timeout_ms,
+            client.version,
         )
         self.written[written.serial] = written
         return written
@@ -199,6 +212,8 @@ class TransactionTruth:
         for key in self._keys(of_state=True):
             epochs = [one.epoch for one in entries_of(self._leader(key))]
             assert epochs == sorted(epochs), f"T3: {key}: a past coordinator wrote: {epochs}"
+            if STATE_TOPIC not in self.cluster.witness.unwatched:  # as compacted topics are
+                check_steps(state_records(self._leader(key)))
         self._check_outcomes()
         self._check_acked()
         self._check_readers()
@@ -263,12 +278,18 @@ class TransactionTruth:
         serials = {_serial(value) for one in batches for value in one.values}
         assert len(serials) <= 1, f"T1: {key}: {end} ends the transactions {serials}"
         for serial in serials:
+            written = self.written[serial]
+            least = written.epoch + written.version - 1
+            is_past = end.producer_id == written.producer_id and end.epoch < least
+            assert not is_past, f"T1: {key}: {end} could end a later transaction than {written}"
             ended = self.outcomes.setdefault(serial, {})
             assert key not in ended, f"T1: {key}: transaction {serial} ended twice"
             assert end.marker is not None
             ended[key] = end.marker
 
     def _check_fences(self, key: TopicPartition, entry: Entry) -> None:
+        if key[0] in self.cluster.witness.unwatched:
+            return
         for producer_id, epoch, ends in self._fences:
             if entry.producer_id == producer_id and entry.epoch < epoch:
                 assert entry.offset < ends.get(key, 0), (
@@ -285,18 +306,24 @@ class TransactionTruth:
             if written.told is not None:
                 assert outcomes <= {written.told}, f"T2: {written} ended as {ended}"
             if written.told:
-                assert set(ended) == written.keys, f"T2: {written} ended in {ended}"
+                left = {key for key in written.keys if key[0] not in self.gone}
+                assert left <= set(ended) <= written.keys, f"T2: {written} ended in {ended}"
 
     def _check_acked(self) -> None:
         """What was acknowledged is there, where its transaction came true."""
         for written in self.written.values():
             if written.told:
-                for key, offset, crc in written.acked:
+                watched = (
+                    one for one in written.acked if one[0][0] not in self.cluster.witness.unwatched
+                )
+                for key, offset, crc in watched:
                     truth = self.cluster.witness.truth(key)
                     assert truth.has(offset, crc), f"T2: {written} lost {offset} of {key}"
 
     def _check_readers(self) -> None:
         for one in self.seen:
+            if one.key[0] in self.gone:
+                continue
             there = tuple(
                 found for found in self.committed[one.key] if one.start <= found[0] < one.end
             )

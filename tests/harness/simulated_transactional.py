@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 GROUP: Final = "g"
 PRODUCE, OFFSET_FETCH, FIND, INIT, ADD, END, COMMIT = 11, 8, 4, 4, 3, 3, 3
-"""The versions in which a client of the first transaction protocol speaks."""
+"""Request versions of a client that speaks version 1 of transactions."""
+PRODUCE_2, END_2, COMMIT_2 = 12, 5, 5
+"""Request versions of a client that speaks version 2: its first batch adds a partition to the
+transaction, its offsets add their group, and each end gives it another epoch."""
 OF_GROUP, OF_TRANSACTION = 0, 1
 BACK_OFF_MS: Final = 20.0
 RETRIED: Final = frozenset(
@@ -66,8 +69,11 @@ class TransactionalClient(Living):
         *,
         rng: Random | None = None,
         timeout_ms: int = 60_000,
+        version: int = 1,
     ) -> None:
         self.cluster = cluster
+        self.version = version
+        """Of transactions."""
         self.truth = truth
         self.name = name
         self.timeout_ms = timeout_ms
@@ -83,6 +89,8 @@ class TransactionalClient(Living):
         """Told of each request that is about to go out."""
         self.copies = 0.0
         """Of so many requests a copy comes late."""
+        self._needed: set[str] = set()
+        """Topics without which what it asks at present cannot be granted."""
         self._sequences: dict[TopicPartition, int] = {}
         self._coordinators: dict[tuple[int, str], BrokerId] = {}
         self._epochs: dict[TopicPartition, int] = {}
@@ -155,6 +163,7 @@ class TransactionalClient(Living):
     ) -> Life:
         """A coordinator, until there is an answer that is not to be asked again."""
         while True:
+            self._check_topics(self._needed)
             broker = yield from self._find(*where)
             answer = yield "ask", broker, api, version, request
             code = ErrorCode.NOT_COORDINATOR if answer is None else ErrorCode(code_of(answer))
@@ -234,7 +243,9 @@ class TransactionalClient(Living):
             return int(first.results_by_partition[0].partition_error_code)
 
         written.added_at = written.added_at or self.cluster.now
+        self._needed = {topic for topic, _ in keys}
         code, _ = yield from self.ask(self.where, k24.API, ADD, request, code_of)
+        self._needed = set()
         self._check(written, code)
 
     def batch(self, key: TopicPartition, values: Sequence[bytes]) -> bytes:
@@ -251,11 +262,14 @@ class TransactionalClient(Living):
 
     def send(self, written: "Written", key: TopicPartition, batch: bytes) -> Life:
         written.keys.add(key)
+        written.added_at = written.added_at or self.cluster.now
         request = produce(self.name, key, batch)
+        version = PRODUCE if written.version == 1 else PRODUCE_2
         while True:
+            self._check_topics({key[0]})
             broker, answer = self._leader(key), None
             if broker is not None:
-                answer = yield "ask", broker, k00.API, PRODUCE, request
+                answer = yield "ask", broker, k00.API, version, request
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if answer is not None:
                 row = answer.responses[0].partition_responses[0]
@@ -265,7 +279,7 @@ class TransactionalClient(Living):
                 break
             yield "wait", BACK_OFF_MS
         self.answers.append((k00.API.name, code))
-        self._copy(key, k00.API, PRODUCE, request)
+        self._copy(key, k00.API, version, request)
         self._check(written, code)
         self.truth.acked(written, key, row.base_offset, read_header(batch).crc)
 
@@ -296,7 +310,7 @@ class TransactionalClient(Living):
         code, _ = yield from self.ask(
             (OF_GROUP, GROUP),
             k28.API,
-            COMMIT,
+            COMMIT if written.version == 1 else COMMIT_2,
             request,
             lambda one: one.topics[0].partitions[0].error_code,
         )
@@ -328,9 +342,22 @@ class TransactionalClient(Living):
             producer_epoch=self.epoch,
             committed=committed,
         )
-        code, _ = yield from self.ask(self.where, k26.API, END, request, lambda one: one.error_code)
+        version = END if written.version == 1 else END_2
+        code, answer = yield from self.ask(
+            self.where, k26.API, version, request, lambda one: one.error_code
+        )
         self._check(written, code)
         self.truth.ended(written, committed=committed)
+        if written.version == 2:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self._sequences.clear()
+            self.truth.moved_on(self)
+
+    def _check_topics(self, topics: set[str]) -> None:
+        """A client whose topic was deleted gives its transaction up."""
+        if topics & self.truth.gone:
+            self._needed = set()
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _check(self, written: "Written", code: ErrorCode) -> None:
         if code is not ErrorCode.NONE:
@@ -350,11 +377,13 @@ class TransactionalClient(Living):
         """A batch to each of these; with the offset of a group where one is given. Each number
         goes to one of the partitions."""
         written = self.truth.begun(self)
-        yield from self.add(written, *keys)
+        if written.version == 1:
+            yield from self.add(written, *keys)
         for at, key in enumerate(keys):
             yield from self.write(written, key, *numbers[at :: len(keys)])
         if offset is not None:
-            yield from self.add_offsets(written)
+            if written.version == 1:
+                yield from self.add_offsets(written)
             yield from self.commit_offset(written, offset)
         yield from self.end(written, committed=committed)
 

@@ -7,9 +7,8 @@ speaks of waits; of a connection that has ended nothing is done or said.
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
-from harness.toy_admissions import ToyAdmissions
 from harness.toy_transaction_logs import (
     Data,
     End,
@@ -76,8 +75,6 @@ class ToyBroker:
         self._calls: dict[int, Done] = {}
         self._waiting: list[tuple[bytes, Instant, Done]] = []
         self._parked: list[Append | Mark | Read] = []
-        self.admissions = ToyAdmissions(self._leads)
-        self._serving: set[tuple[Any, ...]] = set()
 
     # -- its connection
 
@@ -94,7 +91,6 @@ class ToyBroker:
         self._count += 1
         self.session = self._count
         self.coordinator = None
-        self._serving.clear()
         calls, self._calls = self._calls, {}
         for done in calls.values():
             done(AWAY)
@@ -124,7 +120,6 @@ class ToyBroker:
         self._calls.clear()
         self._waiting.clear()
         self._parked.clear()
-        self.admissions.clear()
         for partition in self.world.partitions.values():
             partition.waiting = [one for one in partition.waiting if one[0] != self.id]
 
@@ -163,19 +158,15 @@ class ToyBroker:
                 self._calls.pop(call, _nobody)(frame)
             case Failed(_, call, code):
                 self._calls.pop(call, _nobody)(code)
-            case Append() | Mark() | Read() | Admit():
+            case Append() | Mark() | Read():
                 if self.coordinator is not None:
-                    self._wanted(message)
+                    self._serve(message)
+            case Admit():
+                pass  # producers here write what they have added, and nothing else
             case _:
                 assert_never(message)
 
     # -- what it is asked
-
-    def _wanted(self, message: Append | Mark | Read | Admit) -> None:
-        if not isinstance(message, Admit):
-            self._serve(message)
-        elif message.epoch >= self.heard:
-            self.admissions.take(message)
 
     def _serve(self, request: Append | Mark | Read) -> None:
         if request.epoch < self.heard:
@@ -253,27 +244,19 @@ class ToyBroker:
             return
         to, session = self.coordinator, self.session
         assert to is not None
-        if not self._survives("append", request):
-            return
         batch = bytearray(request.batch)
         base = end_offset(partition.logs[self.id])
         place_batch(batch, 0, base_offset=base, leader_epoch=request.leader_epoch)
         end = partition.append(self.id, bytes(batch))
 
         def done(code: ErrorCode) -> None:
-            self.world.reached("committed", self, request)
+            self.world.on_committed()
             if self.alive and session == self.session:
                 offset = NO_OFFSET if code else Offset(base + header.record_count)
                 self._say(Appended(to, request.call, code, offset))
 
         self.world.appended(partition, self.id)
-        if self._survives("appended", request):
-            partition.wait(self.id, request.leader_epoch, end, done)
-
-    def _survives(self, point: str, request: Append | Marker) -> bool:
-        """Whoever waits for this moment may have it die."""
-        self.world.reached(point, self, request)
-        return self.alive
+        partition.wait(self.id, request.leader_epoch, end, done)
 
     def _read(self, request: Read) -> None:
         key = (STATE_TOPIC, Partition(request.partition))
@@ -304,44 +287,26 @@ class ToyBroker:
     def _mark(self, request: Mark) -> None:
         to, session = self.coordinator, self.session
         assert to is not None
-        self._watch(request)
         outcomes: list[ErrorCode | None] = [None] * len(request.markers)
 
         def settle(at: int, code: ErrorCode) -> None:
             outcomes[at] = code
             told = tuple(one for one in outcomes if one is not None)
             if len(told) == len(outcomes) and self.alive and session == self.session:
-                self._unwatch(request)
                 self._say(Marked(to, request.call, told))
 
         for at, marker in enumerate(request.markers):
             self._write_marker(request, marker, partial(settle, at))
 
-    def _watch(self, request: Mark) -> None:
-        """A marker that is under way already must not come again over the same connection."""
-        for one in request.markers:
-            key = (one.topic, one.partition, one.leader_epoch, one.producer_id, one.producer_epoch)
-            assert key not in self._serving, f"marker sent again: {key}"
-            self._serving.add(key)
-
-    def _unwatch(self, request: Mark) -> None:
-        for one in request.markers:
-            self._serving.discard(
-                (one.topic, one.partition, one.leader_epoch, one.producer_id, one.producer_epoch)
-            )
-
     def _write_marker(
         self, request: Mark, marker: Marker, settle: Callable[[ErrorCode], None]
     ) -> None:
         key = (marker.topic, Partition(marker.partition))
-        self.admissions.forget(key, marker.producer_id)
         if not self._leads(key, marker.leader_epoch):
             settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         if not self._enough(key):
             settle(ErrorCode.NOT_ENOUGH_REPLICAS)
-            return
-        if not self._survives("mark", marker):
             return
         partition = self.world.partitions[key]
         log = partition.logs[self.id]
@@ -355,11 +320,8 @@ class ToyBroker:
             entry = End(marker.producer_id, marker.producer_epoch, marker.committed, request.epoch)
             end = partition.append(self.id, entry)
             self.world.appended(partition, self.id)
-        if not self._survives("marked", marker):
-            return
 
         def done(code: ErrorCode) -> None:
-            self.world.reached("marker committed", self, marker)
             if self.alive:
                 settle(code)
 
@@ -376,14 +338,9 @@ class ToyBroker:
         if last is not None and last.producer_epoch > data.producer_epoch:
             done(ErrorCode.INVALID_PRODUCER_EPOCH)
             return
-        self.admissions.forget(key, data.producer_id)
         end = partition.append(self.id, data)
         self.world.appended(partition, self.id)
         partition.wait(self.id, epoch, end, done)
-
-    def last(self, key: TopicPartition, producer_id: int) -> Data | End | None:
-        """What the producer has in this broker's log, of its own or as a marker, that is newest."""
-        return last_of(self.world.partitions[key].logs[self.id], producer_id)
 
 
 def _nobody(_answer: bytes | ErrorCode) -> None:

@@ -8,11 +8,10 @@ from tidelog.wire.records import BatchHeader, read_header
 
 
 class Data(NamedTuple):
-    """A batch that a producer wrote; `transaction` is what no real broker knows."""
+    """A batch that a producer wrote."""
 
     producer_id: int
     producer_epoch: int
-    transaction: int
 
 
 class End(NamedTuple):

@@ -1,6 +1,6 @@
-"""Faults put into the transaction coordinator on purpose. Each says what it must be found by."""
+"""Faults put into transactions on purpose, in the coordinator and where brokers meet it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,17 +13,25 @@ from tidelog.coordinator.transactions import (
     state_partition,
     steps,
 )
-from tidelog.coordinator.transactions.events import Effect, Event
+from tidelog.coordinator.transactions.events import Effect, Event, SendTo
 from tidelog.coordinator.transactions.machine import Transactions
 from tidelog.coordinator.transactions.records import Transaction
 from tidelog.coordinator.transactions.state_partition import Stage, StatePartition
-from tidelog.kernel.ids import ProducerEpoch
+from tidelog.kernel.ids import Partition, ProducerEpoch
 from tidelog.kernel.instant import Instant, ms
+from tidelog.node.api import transaction_gate
+from tidelog.node.log.producers import Producers
+from tidelog.node.log.unstable import Unstable
 from tidelog.node.runtime.shard_host import LogAppended, LogCommitted, ShardHost
-from tidelog.wire.transactions import Chunk, Marker
+from tidelog.node.transactions.link import Link
+from tidelog.node.transactions.marking import Marking
+from tidelog.node.transactions.service import Service
+from tidelog.wire.transactions import Chunk, Mark, Marker
+
+Patch = pytest.MonkeyPatch
 
 
-def prepared_only_in_memory(patch: pytest.MonkeyPatch) -> None:
+def prepared_only_in_memory(patch: Patch) -> None:
     """The outcome goes to the partitions without having been written down."""
     flush = StatePartition.flush
 
@@ -42,34 +50,7 @@ def prepared_only_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StatePartition, "flush", forgetful)
 
 
-def marker_to_another_partition(patch: pytest.MonkeyPatch) -> None:
-    marker = markers._Due.marker
-
-    def misled(self: Any) -> Marker:
-        made = marker(self)
-        others = {"t0": "t1", "t1": "t0"}
-        return replace(made, topic=others.get(made.topic, made.topic))
-
-    patch.setattr(markers._Due, "marker", misled)
-
-
-def marker_again_by_time(patch: pytest.MonkeyPatch) -> None:
-    step = Transactions.step
-
-    def impatient(self: Transactions, now: Instant, event: Event) -> Sequence[Effect]:
-        known = self._markers
-        for dues in known._dues.values():
-            for due in dues:
-                since = known.__dict__.setdefault("since", {}).setdefault(id(due), now)
-                if due.call and now - since > ms(1):
-                    due.call = 0
-                    known._enqueue(due)
-        return step(self, now, event)
-
-    patch.setattr(Transactions, "step", impatient)
-
-
-def no_barrier(patch: pytest.MonkeyPatch) -> None:
+def no_barrier(patch: Patch) -> None:
     """What stands in a log is taken for committed."""
 
     def trusting(self: StatePartition, now: Instant, chunk: Chunk) -> None:
@@ -85,7 +66,7 @@ def no_barrier(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StatePartition, "_fence", trusting)
 
 
-def epoch_not_bumped(patch: pytest.MonkeyPatch) -> None:
+def epoch_not_bumped(patch: Patch) -> None:
     """Who is locked out is not."""
     fenced = endings.fenced
 
@@ -95,7 +76,7 @@ def epoch_not_bumped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(endings, "fenced", lenient)
 
 
-def end_takes_no_epoch(patch: pytest.MonkeyPatch) -> None:
+def end_takes_no_epoch(patch: Patch) -> None:
     """Version 2 in words alone: the next transaction is of the same epoch."""
     bumped = endings._bumped
 
@@ -105,7 +86,7 @@ def end_takes_no_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(endings, "_bumped", same)
 
 
-def marker_of_the_epoch_before(patch: pytest.MonkeyPatch) -> None:
+def marker_of_the_epoch_before(patch: Patch) -> None:
     """The log of a partition cannot tell what comes late by that."""
     marker = markers._Due.marker
 
@@ -117,7 +98,7 @@ def marker_of_the_epoch_before(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(markers._Due, "marker", older)
 
 
-def late_request_is_taken(patch: pytest.MonkeyPatch) -> None:
+def late_request_is_taken(patch: Patch) -> None:
     """Whoever has the id may speak for each of its epochs."""
     check = steps.of_its_producer
 
@@ -130,7 +111,7 @@ def late_request_is_taken(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "of_its_producer", trusting)
 
 
-def answer_before_commit(patch: pytest.MonkeyPatch) -> None:
+def answer_before_commit(patch: Patch) -> None:
     class Hasty(ShardHost[Any, Any, Any]):
         def _release(self) -> Any:
             self._committed_ticket = self._ticket
@@ -143,15 +124,74 @@ def answer_before_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(state_partition, "ShardHost", Hasty)
 
 
-Plant = Callable[[pytest.MonkeyPatch], None]
-DRAWN: tuple[tuple[Plant, str, int], ...] = (
-    (prepared_only_in_memory, "the end of", 0),
-    (marker_to_another_partition, "ends the transactions", 1),
-    (marker_again_by_time, "marker sent again", 0),
-    (epoch_not_bumped, "took no epoch", 0),
-    (end_takes_no_epoch, "is not in the log", 0),
-    (marker_of_the_epoch_before, "could end another transaction", 0),
-    (late_request_is_taken, "is not in the log", 0),
-    (answer_before_commit, "is not in the log", 0),
-)
-"""With what it is found by, and the first history in which it is."""
+# -- where brokers and coordinator meet
+
+
+def verification_off(patch: Patch) -> None:
+    """KIP-890, part 1: whatever comes begins a transaction in the log."""
+    patch.setattr(transaction_gate, "is_gated", lambda *_: False)
+
+
+def marker_to_another_partition(patch: Patch) -> None:
+    marker = markers._Due.marker
+
+    def misled(self: Any) -> Marker:
+        made = marker(self)
+        return replace(made, partition=Partition(1 - made.partition)) if made.topic == "t" else made
+
+    patch.setattr(markers._Due, "marker", misled)
+
+
+def marker_again_by_time(patch: Patch) -> None:
+    """What is not answered within a millisecond is said once more."""
+    step = Transactions.step_all
+
+    def impatient(self: Transactions, now: Instant, events: Sequence[Event]) -> Sequence[Effect]:
+        effects = list(step(self, now, events))
+        around = self._around
+        for sent in list(self._markers._sent.values()):
+            owed = tuple(due.marker() for due in sent.dues if due.place in due.owed.left)
+            if owed and now % ms(1) == 0:
+                number = sent.session.session
+                mark = Mark(number, around.new_call(), around.epoch, owed)
+                effects.append(SendTo(sent.session.broker, mark))
+        around.wake_at(Instant(now - now % ms(1) + ms(1)))
+        return effects
+
+    patch.setattr(Transactions, "step_all", impatient)
+
+
+def zombie_accepted(patch: Patch) -> None:
+    """Whatever epoch a coordinator has, a broker does what it says."""
+    check = Producers.check
+
+    def lenient(self: Producers, header: Any) -> Any:
+        known = self.get(header.producer_id)
+        if header.base_sequence >= 0 and known is not None and header.producer_id > 1 << 40:
+            header = header._replace(producer_epoch=known.epoch, base_sequence=known.next_sequence)
+        return check(self, header)
+
+    def heard(self: Link, _now: Any, _epoch: Any) -> list[Any]:
+        self.epoch = type(self.epoch)(0)
+        return []
+
+    serve, wanted = Service._serve, Link._wanted
+
+    def serves(self: Service, now: Instant, served: Any) -> None:
+        self._link.epoch = type(self._link.epoch)(0)
+        serve(self, now, served)
+
+    def wants(self: Link, request: Any) -> Any:
+        self.epoch = type(self.epoch)(0)
+        return wanted(self, request)
+
+    patch.setattr(Producers, "check", lenient)
+    patch.setattr(Link, "_heard", heard)
+    patch.setattr(Link, "_wanted", wants)
+    patch.setattr(Service, "_serve", serves)
+    patch.setattr(Marking, "_check_epoch", lambda *_: None)
+
+
+def unreplicated_marker_counts(patch: Patch) -> None:
+    """A transaction has ended as soon as its marker is in the leader's log."""
+    patch.setattr(Unstable, "first", lambda self, _high: next(iter(self.open), None))

@@ -6,12 +6,15 @@ from typing import Any, TypeVar
 from harness.toy_coordinators import Process
 from harness.toy_producers import ToyProducer
 from harness.transaction_world import World
+from tidelog.coordinator.transactions import records
 from tidelog.coordinator.transactions.events import PartitionLeft, PartitionLoaded, Received
+from tidelog.coordinator.transactions.records import TxnRecord
 from tidelog.kernel.ids import BrokerId, Partition, TopicPartition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.wire.control import Client
 from tidelog.wire.frame import decode_response, encode_request, joined
 from tidelog.wire.header import AnyApi
+from tidelog.wire.records import iterate_records
 from tidelog.wire.transactions import (
     STATE_TOPIC,
     Answered,
@@ -22,6 +25,17 @@ from tidelog.wire.transactions import (
 
 KEYS: tuple[TopicPartition, ...] = (("t0", Partition(0)), ("t1", Partition(1)))
 MessageT = TypeVar("MessageT", bound=FromTransactions)
+
+
+def state_records(world: World, key: TopicPartition) -> list[TxnRecord]:
+    """What a partition of the state holds, committed."""
+    rows = (
+        one
+        for batch in world.partitions[key].committed
+        for one in iterate_records(memoryview(batch))
+    )
+    found = (records.read(one.key or b"", one.value) for one in rows)
+    return [one for one in found if one is not None]
 
 
 class Scene:

@@ -1,19 +1,17 @@
 """The transaction coordinator's machine among toy brokers: on time that only moves when it is told.
 
-A message takes its time, each connection keeps its order, and what is under way when a connection
-ends is lost; nothing else ever is. Without a seed everything takes the same time.
+Each message takes the same time, each connection keeps its order, and what is under way when a
+connection ends is lost; nothing else ever is. Whole histories with faults are for the simulated
+cluster: here a test holds back, refuses or counts single messages.
 """
 
 from collections.abc import Callable
 from functools import partial
-from random import Random
-from typing import Any
 
 from harness.simulated_time import Timeline
 from harness.toy_brokers import ToyBroker
 from harness.toy_coordinators import Connection, Process
 from harness.toy_replicas import ToyPartition
-from harness.transaction_truth import Truth
 from tidelog.coordinator.transactions.events import Happened
 from tidelog.coordinator.transactions.shard import TransactionSettings
 from tidelog.kernel.ids import (
@@ -47,7 +45,7 @@ from tidelog.wire.metadata_records import (
 from tidelog.wire.transactions import STATE_TOPIC, FromTransactions
 
 WALL_MS = 1_700_000_000_000
-USUAL_MS = 0.2
+DELAY_MS = 0.2
 SETTINGS = TransactionSettings(id_expiration_ms=60_000, cleanup_interval_ms=10_000)
 
 
@@ -56,7 +54,6 @@ class World:
 
     def __init__(
         self,
-        seed: int | None = None,
         *,
         brokers: int = 3,
         topics: int = 2,
@@ -64,24 +61,19 @@ class World:
         state_partitions: int = 3,
         settings: TransactionSettings = SETTINGS,
     ) -> None:
-        self.rng = None if seed is None else Random(seed)
         self.timeline = Timeline()
-        self.start = self.timeline.now
         self.settings = settings
         self.records: list[MetadataRecord] = []
         self.image = MetadataImage()
         """As decided."""
         self.happened: list[tuple[Epoch, Happened]] = []
-        self.on_reached: Callable[[str, ToyBroker, Any], None] = lambda *_: None
+        self.on_committed: Callable[[], None] = lambda: None
+        """Told when an append of the coordinator is committed."""
         self.on_sent: Callable[[Process, BrokerId, FromTransactions], None] = lambda *_: None
         self.processes: list[Process] = []
-        self.truth = Truth(self)
         self._mourners: dict[BrokerId, list[Callable[[], None]]] = {}
         self.brokers = {BrokerId(one): ToyBroker(self, BrokerId(one)) for one in range(brokers)}
         self.partitions: dict[TopicPartition, ToyPartition] = {}
-        self.deleted: set[TopicPartition] = set()
-        self.lags: dict[BrokerId, int] = {}
-        """How many times as long as others a broker takes to hear of the metadata."""
         self.deaf: MetadataImage | None = None
         """It hears of nothing, until it hears of what comes later."""
         self.frozen: set[TopicPartition] = set()
@@ -90,7 +82,7 @@ class World:
             self._register(broker)
         if state_partitions:
             self.create(STATE_TOPIC, state_partitions)
-        self.set_level(2)
+        self.decide(FeatureChanged(TRANSACTION_VERSION, 2))
         self.create(OFFSETS_TOPIC, 2)
         for index in range(topics):
             self.create(f"t{index}", partitions)
@@ -106,7 +98,7 @@ class World:
 
     def delay(self) -> int:
         """How long a message takes, in nanoseconds."""
-        return ms(USUAL_MS if self.rng is None else self.rng.expovariate(1 / USUAL_MS))
+        return ms(DELAY_MS)
 
     def later(self, action: Callable[[], None]) -> None:
         """As a message would come."""
@@ -131,8 +123,7 @@ class World:
             self.image.replay(record)
         count = len(self.records)
         for broker in self.brokers.values():
-            lag = self.delay() * self.lags.get(broker.id, 1)
-            self.timeline.at(Instant(self.now + lag), partial(self._tell_broker, broker, count))
+            self.later(partial(self._tell_broker, broker, count))
         for process in self.processes:
             self.later(partial(process.told, count))
 
@@ -160,16 +151,11 @@ class World:
             rows.append(PartitionCreated(uuid, Partition(index), view))
         self.decide(*rows)
 
-    def set_level(self, level: int) -> None:
-        """The version of transactions that the cluster has from now on."""
-        self.decide(FeatureChanged(TRANSACTION_VERSION, level))
-
     def delete(self, topic: str) -> None:
         known = self.image.names[topic]
         for index in range(len(known.partitions)):
             key = (topic, Partition(index))
             self.partitions.pop(key).give_up()
-            self.deleted.add(key)
         self.decide(TopicDeleted(known.id))
 
     def write_view(self, key: TopicPartition) -> None:
@@ -335,9 +321,6 @@ class World:
         self._mourners.setdefault(broker.id, []).append(told)
 
     # -- what tests look at
-
-    def reached(self, point: str, broker: ToyBroker, request: Any) -> None:
-        self.on_reached(point, broker, request)
 
     def sent(self, process: Process, broker: BrokerId, message: FromTransactions) -> None:
         self.on_sent(process, broker, message)

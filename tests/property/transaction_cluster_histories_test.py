@@ -5,39 +5,45 @@ A failure names its seed: `TransactionHistory(seed).run()` is the same history a
 """
 
 import hashlib
-from collections.abc import Callable
-from random import Random
+from collections.abc import Mapping
 
 import pytest
 
-from harness import cluster_transaction_plants as plants
-from harness import transaction_plants
+from harness import transaction_plants as plants
+from harness.budgets import Histories
+from harness.planting import Plant, Planting
 from harness.simulated_transaction_histories import TransactionHistory
+from tidelog.coordinator.transactions import decisions, endings
 from tidelog.kernel.ids import BrokerId
 
-HISTORIES = 10
-HISTORIES_NIGHTLY = 2_000
-SEARCHED = 40
-FAILED_BEFORE = (62_000_050,)  # a lossy election of a replica of an empty log
-PLANTS = (
-    (plants.verification_off, 14),
-    (transaction_plants.answer_before_commit, 0),
-    (transaction_plants.prepared_only_in_memory, 0),
-    (transaction_plants.epoch_not_bumped, 17),
-)
+PLANTS: Mapping[Plant, str] = {
+    plants.verification_off: "T",
+    plants.answer_before_commit: "T",
+    plants.prepared_only_in_memory: "T",
+    plants.epoch_not_bumped: "T",
+    plants.end_takes_no_epoch: "T3",
+    plants.marker_of_the_epoch_before: "T1",
+    plants.late_request_is_taken: "T",
+}
+"""Each with the rule by which it must be found."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7_200)
-def test_whatever_happens_a_transaction_is_all_or_nothing(*, nightly: bool) -> None:
-    histories, first = HISTORIES, 0
-    if nightly:
-        histories, first = HISTORIES_NIGHTLY, Random().randrange(1 << 40)
-    for seed in (*FAILED_BEFORE, *range(first, first + histories)):
-        try:
-            TransactionHistory(seed).run()
-        except Exception as failure:
-            raise AssertionError(f"TransactionHistory({seed}).run()") from failure
+def test_whatever_happens_a_transaction_is_all_or_nothing(histories: Histories) -> None:
+    histories.run(lambda seed: TransactionHistory(seed).run())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3_600)
+def test_nor_does_it_matter_that_epochs_are_used_up(
+    monkeypatch: pytest.MonkeyPatch, histories: Histories
+) -> None:
+    """A producer gets another id after four epochs, and not after 32,767."""
+    for module in (decisions, endings):
+        monkeypatch.setattr(module, "EPOCH_LAST", 3)
+        monkeypatch.setattr(module, "EPOCH_MAX", 4)
+    histories.run(lambda seed: TransactionHistory(seed).run())
 
 
 @pytest.mark.slow
@@ -46,19 +52,10 @@ def test_a_history_is_the_same_each_time() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("plant", "first"), PLANTS)
-def test_a_fault_would_be_found(
-    monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None], first: int
-) -> None:
-    """By one of the histories from there on; the first does now."""
-    plant(monkeypatch)
-    with pytest.raises(AssertionError):
-        _run(range(first, first + SEARCHED))
-
-
-def _run(seeds: range) -> None:
-    for seed in seeds:
-        TransactionHistory(seed).run()
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda one: one.__name__)
+def test_a_fault_would_be_found(plant: Plant, planting: Planting) -> None:
+    planting.is_found(plant, lambda seed: TransactionHistory(seed).run(), match=f"^{PLANTS[plant]}")
 
 
 def _trace(seed: int) -> str:

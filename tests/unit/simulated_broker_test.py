@@ -1,7 +1,9 @@
-"""What a simulated client sees of a broker that stands still or dies: what a socket would show."""
+"""What a simulated client sees of a broker that stands still or dies: what a socket would show; and
+what the witness makes of an election."""
 
-from harness.simulated_clients import METADATA, Asked
-from harness.simulated_cluster import HANG_KNOWN_MS, A, SimulatedCluster
+from harness.simulated_clients import METADATA, Asked, Clients
+from harness.simulated_cluster import HANG_KNOWN_MS, A, B, C, SimulatedCluster
+from tidelog.kernel.ids import Partition
 from tidelog.wire.messages import k03_metadata as k03
 
 
@@ -38,3 +40,15 @@ def test_a_request_to_a_broker_that_is_given_up_ends_once() -> None:
     assert asked.is_over
     cluster.resume(A)
     assert (ends, asked.answer) == ([None], None)
+
+
+def test_a_lossy_election_of_a_replica_that_never_held_a_record_loses_all_there_is() -> None:
+    cluster = SimulatedCluster()
+    cluster.create("t", A, B, C)
+    cluster.until(lambda: cluster.leads(A))
+    clients = Clients(cluster)
+    write = clients.write(A)
+    cluster.until(lambda: write.is_acked)
+    key = ("t", Partition(0))
+    cluster.witness.truth(key).copies.pop(C, None)
+    assert len(cluster.witness.lossy_election(key, C)) == 1

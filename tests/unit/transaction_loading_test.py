@@ -3,8 +3,7 @@
 import pytest
 
 from harness.toy_producers import ToyProducer
-from harness.transaction_scenes import KEYS, Scene
-from harness.transaction_truth import state_records
+from harness.transaction_scenes import KEYS, Scene, state_records
 from harness.transaction_world import World
 from tidelog.coordinator.transactions.events import BrokerUp, PartitionNotLoaded, Stop
 from tidelog.coordinator.transactions.records import BARRIER
@@ -77,6 +76,21 @@ def test_of_a_partition_that_nobody_leads_there_is_no_coordinator() -> None:
     asked = scene.forward(k22.API, 4, INIT)
     scene.world.run(10)
     assert asked.answer().error_code == 0
+
+
+def test_a_partition_that_nobody_leads_waits_alone() -> None:
+    scene = Scene()
+    names = (f"id {number}" for number in range(10))
+    others = (ToyProducer(scene.world, name) for name in names)
+    other = next(one for one in others if one.state_key != scene.state_key)
+    scene.lose_leader(scene.state_key)
+    other.finish(other.init())
+    other.finish(other.transaction(KEYS))
+    scene.producer.live(scene.producer.transaction(KEYS[:1]))
+    scene.world.run(100)
+    assert not scene.producer.is_over
+    scene.give_leader(scene.state_key)
+    scene.world.until(lambda: scene.producer.is_over)
 
 
 def test_a_long_log_is_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,16 +301,15 @@ def test_a_coordinator_that_may_not_mark_one_producer_goes_on() -> None:
     assert leader is not None
     assert leader != scene.state_leader()
 
-    def late(point: str, *_: object) -> None:
-        if point == "committed":
-            scene.world.brokers[leader].heard = Epoch(7)
+    def late() -> None:
+        scene.world.brokers[leader].heard = Epoch(7)
 
-    scene.world.on_reached = late
+    scene.world.on_committed = late
     scene.producer.live(scene.producer.transaction(KEYS[:1]))
     scene.world.run(1_000)
     assert scene.world.coordinator.stopped is None
     assert 5 < len(scene.sent(Mark)) < 15
-    scene.world.on_reached = lambda *_: None
+    scene.world.on_committed = lambda: None
     scene.world.brokers[leader].heard = Epoch(1)
     scene.world.until(lambda: scene.producer.is_over)
 
