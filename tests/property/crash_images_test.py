@@ -1,4 +1,4 @@
-"""Hundreds of power losses of one recorded run for each flush policy: F1 to F3 of each image.
+"""Power losses of one recorded run for each flush policy: F1 to F3 of each image.
 
 What was flushed is there, under `commit` all of it; what is left is a part from the front without a
 hole; a kill alone takes nothing, under any policy.

@@ -16,30 +16,7 @@ from tidelog.kernel.ids import Epoch, Incarnation, Offset, Partition
 from tidelog.node.ipc.layout import Fences, board_size_bytes
 from tidelog.node.ipc.standing import Standing
 from tidelog.wire.replication import Ack, Attach, Batch, Bytes, Head, encode
-
-
-def _two_elections_while_a_follower_is_away() -> None:
-    scene = Scene(A, B, min_isr=1)
-    cluster = scene.cluster
-    cluster.witness.is_strict = False
-    scene.wrote(A, 10)
-    cluster.supervisor_is_silent = True
-    scene.apart(A, B)
-    scene.wrote(A, 10, acks=1)
-    cluster.kill(A)
-    cluster.elect(B, epoch=1)
-    scene.wrote(B, 5)
-    cluster.kill(B)
-    scene.start(A)
-    cluster.witness.lossy_election(("t", Partition(0)), A)
-    cluster.elect(A, epoch=2)
-    scene.wrote(A, 2)
-    scene.together(A, B)
-    cluster.start(B)
-    scene.until_isr(A, B)
-    scene.settle()
-    scene.clients.writes.clear()
-    scene.clients.check_all_is_there()
+from unit import scenario_truncation_test as truncation
 
 
 def _a_follower_of_an_old_epoch_vouches() -> None:
@@ -171,7 +148,7 @@ def _power_goes_while_no_disk_answers() -> None:
 
 
 SCENARIOS: dict[str, Callable[[], None]] = {
-    "kip_279": _two_elections_while_a_follower_is_away,
+    "kip_279": truncation.test_fast_failover_divergence,
     "kip_320": _a_follower_of_an_old_epoch_vouches,
     "kafka_7128": _a_follower_between_the_high_watermark_and_the_epoch_start,
     "kafka_9491": _a_follower_below_the_log_start,
