@@ -67,7 +67,7 @@ def group_partition(bench: HandlerBench, group: str) -> Partition:
 
 def end_in_group(
     bench: HandlerBench, group: str, producer_id: int, *, committed: bool, epoch: int = 0
-) -> None:
+) -> Marked:
     """Have a transaction ended in the partition that keeps the group."""
     partition = group_partition(bench, group)
     _, leader = bench.broker.replicas.led(OFFSETS_TOPIC, partition)
@@ -79,7 +79,7 @@ def end_in_group(
         partition=partition,
         leader_epoch=leader.epoch,
     )
-    Marked(bench, marker)
+    return Marked(bench, marker)
 
 
 def pend(

@@ -129,7 +129,9 @@ class History:
 
     def _end(self, producer_id: int, *, committed: bool) -> None:
         if self._is_led():
-            end_in_group(self.bench, "g", producer_id, committed=committed)
+            marked = end_in_group(self.bench, "g", producer_id, committed=committed)
+            if marked.outcomes == (ErrorCode.NOT_ENOUGH_REPLICAS,):
+                return  # the transaction coordinator sends the marker again
             for where, (topic, offset) in self.pending.pop(producer_id).items():
                 if committed and self.ids.get(where[1]) == topic:
                     self.committed[where] = max(offset, self.committed.get(where, -1))
