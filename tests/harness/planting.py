@@ -34,7 +34,9 @@ Rows = dict[str, dict[str, dict[str, Any]]]
 
 
 def recorded() -> Rows:
-    rows: Rows = json.loads(TABLE.read_text(encoding="utf-8"))
+    with TABLE.open(encoding="utf-8") as stream:
+        fcntl.flock(stream, fcntl.LOCK_SH)  # another worker may be writing it
+        rows: Rows = json.load(stream)
     return rows
 
 
