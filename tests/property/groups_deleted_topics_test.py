@@ -93,6 +93,7 @@ class History:
         self.load()
         self.check()
         self.check_log()
+        self.bench.close()
 
     # -- what happens
 

@@ -38,6 +38,9 @@ class Both:
     def reopen(self) -> None:
         self.tops = [self.real.directory, self.model.directory()]
         self.tops[1].make()
+        self.close()
+
+    def close(self) -> None:
         for files in self.open.values():
             if isinstance(files[0], DiskFile):
                 files[0].close()
@@ -171,6 +174,7 @@ def history(folder: Path, seed: int) -> None:
         both.sync_all()
         both.check()
         assert kept_aside(both.real.top) == []
+        both.close()
 
 
 def kept_aside(top: str) -> list[str]:
