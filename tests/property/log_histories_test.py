@@ -438,6 +438,14 @@ def test_a_log_that_was_cut_down_to_a_gap_is_left_true() -> None:
     state.is_killed()
 
 
+def test_a_segment_that_was_cut_off_does_not_come_back_without_its_batches() -> None:
+    """Its name was durable, its batches were not: the log would end where it began."""
+    state = LogHistory()
+    state.receives_a_gap(count=1, gap=3_000_000_000)
+    state.truncates(back=2)
+    state.loses_power(seed=0, stopped=False, partly=False)
+
+
 LIVES_OF_A_SEED = 10
 
 

@@ -550,6 +550,8 @@ class Log:
         position = segment.locate(offset)
         end = segment.end_before(position)
         self._lower_recovery_point(end)
+        if segments.active is not segment:  # their names may be durable where their batches are not
+            self._unflushed.owe_cut(segment)
         segments.drop_behind(segment)
         segment.truncate(position, end, self.settings.index_interval_bytes)
         self._active, self.end = segment, end
