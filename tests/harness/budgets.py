@@ -27,7 +27,7 @@ SECONDS: Final[Mapping[str, float]] = {
     "ledger_histories_test.py": 1,
     "log_compaction_histories_test.py": 16,
     "log_compaction_interrupted_test.py": 4,
-    "log_histories_test.py": 7,
+    "log_histories_test.py": 4,
     "log_index_flips_test.py": 3,
     "log_transactions_histories_test.py": 5,
     "log_verify_test.py": 7,
