@@ -203,7 +203,7 @@ def test_an_answer_given_at_once_that_cannot_be_encoded_is_told_and_ends_its_con
     bench: HandlerBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = MetadataResponse(cluster_id="c" * 40_000)
-    monkeypatch.setattr("tidelog.node.api.k03_metadata._told", lambda *_: said)
+    monkeypatch.setattr("tidelog.node.api.k03_metadata.in_parts", lambda *_: said)
     client = FakeClient()
     bench.begin(client, METADATA, 12, MetadataRequest(topics=None))
     assert client.closed is not None

@@ -6,7 +6,7 @@ client need not come again. There is no authorizer: where operations are asked, 
 After a broker's death an answer waits until it is decided who leads what that broker led.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from tidelog.kernel.topic_names import INTERNAL_TOPICS, fault_of_name
 from tidelog.node.api import operations
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Parting, Parts, Turn, go_on, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.node.replica.waiting import BROKERS, Waiter
@@ -48,15 +49,13 @@ _Found = TopicView | MetadataResponseTopic
 """A topic, or why it is refused."""
 
 
-def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
+def metadata(call: Call, request: MetadataRequest) -> object | None:
     if not call.broker.someone_left():
-        return _told(call, request)
+        return in_parts(call, _told(call, request))
 
     def wake(_now: Instant) -> None:
         if not call.abandoned:
-            answer = _told(call, request)
-            if answer is not None:
-                call.answer(answer)
+            go_on(call, _told(call, request))
 
     # Who asks now has most likely lost its leader: an answer of before would send it back there.
     deadline = Instant(call.now + ms(_NEWS_WAIT_MS))
@@ -69,49 +68,72 @@ def _is_news(broker: Broker) -> bool:
     return not broker.someone_left()
 
 
-def _told(call: Call, request: MetadataRequest) -> MetadataResponse | None:
-    asked = request.topics
+def _told(call: Call, request: MetadataRequest) -> Parts:
+    turn, asked = Turn(), request.topics
     if asked is None or (call.version < _ALL_IS_NULL_VERSION and not asked):
-        return _answer(call, request, list(call.broker.image.names.values()))
-    if _malformed(call, asked):
-        refused = [
+        everything = list(call.broker.image.names.values())
+        return (yield from _answered(call, request, everything, turn))
+    if (yield from _is_malformed(call, asked, turn)):
+        refused = (
             # Before version 12 a refused name cannot be null; Kafka says it is empty, always.
             _refusal(topic.name or "", topic.topic_id, ErrorCode.INVALID_REQUEST)
             for topic in asked
-        ]
-        return _answer(call, request, refused)
-    missing = _to_create(call, request, asked)
+        )
+        return (yield from _answered(call, request, refused, turn))
+    once = yield from _once(asked, turn)
+    missing = yield from _to_create(call, request, once, turn)
     if missing:
-        _create(call, request, asked, missing)
+        _create(call, request, once, missing)
         return None
-    return _answer(call, request, _asked_topics(call, asked, {}))
+    found = (_asked_topic(call.broker.image, topic, {}) for topic in once)
+    return (yield from _answered(call, request, found, turn))
 
 
-def _malformed(call: Call, asked: list[MetadataRequestTopic]) -> bool:
+def _is_malformed(call: Call, asked: list[MetadataRequestTopic], turn: Turn) -> Parting[bool]:
     """By id may be asked from version 12 on, before that the id must be zero."""
-    if call.version >= _ASK_BY_ID_VERSION:
-        return any(topic.name is None and topic.topic_id == ZERO_UUID for topic in asked)
-    return call.version >= _IDS_VERSION and any(
-        topic.name is None or topic.topic_id != ZERO_UUID for topic in asked
-    )
+    by_id = call.version >= _ASK_BY_ID_VERSION
+    if call.version >= _IDS_VERSION:
+        for topic in asked:
+            if turn.is_over():
+                yield None
+            is_named, has_id = topic.name is not None, topic.topic_id != ZERO_UUID
+            if not (is_named or has_id) if by_id else has_id or not is_named:
+                return True
+    return False
+
+
+def _once(asked: list[MetadataRequestTopic], turn: Turn) -> Parting[list[MetadataRequestTopic]]:
+    """Each topic once, however often it was asked for: an answer must not outgrow the cluster."""
+    once: dict[tuple[str | None, Uuid], MetadataRequestTopic] = {}
+    for topic in asked:
+        if turn.is_over():
+            yield None
+        once[topic.name, topic.topic_id] = topic
+    return list(once.values())
 
 
 def _to_create(
-    call: Call, request: MetadataRequest, asked: list[MetadataRequestTopic]
-) -> list[str]:
+    call: Call, request: MetadataRequest, asked: list[MetadataRequestTopic], turn: Turn
+) -> Parting[list[str]]:
     broker = call.broker
+    missing: list[str] = []
     if not (request.allow_auto_topic_creation and broker.settings["auto.create.topics.enable"]):
-        return []
-    names = dict.fromkeys(topic.name for topic in asked if topic.topic_id == ZERO_UUID)
-    missing = [
-        name
-        for name in names
-        if name is not None
-        and name not in broker.image.names
-        and name not in INTERNAL_TOPICS
-        and fault_of_name(name) is None
-    ]
-    return missing[:_CREATED_NAMES_MAX]
+        return missing
+    for topic in asked:
+        if len(missing) == _CREATED_NAMES_MAX:
+            break
+        if turn.is_over():
+            yield None
+        name = topic.name
+        if (
+            name is not None
+            and topic.topic_id == ZERO_UUID
+            and name not in broker.image.names
+            and name not in INTERNAL_TOPICS
+            and fault_of_name(name) is None
+        ):
+            missing.append(name)
+    return missing
 
 
 def _create(
@@ -129,8 +151,9 @@ def _create(
 
     def done(answer: bytes | ErrorCode) -> None:
         if not call.abandoned:
-            found = _asked_topics(call, asked, _faults(missing, answer))
-            call.answer(_answer(call, request, found))
+            faults = _faults(missing, answer)
+            found = (_asked_topic(call.broker.image, topic, faults) for topic in asked)
+            go_on(call, _answered(call, request, found, Turn()))
 
     deadline = Instant(call.now + ms(_CREATE_WAIT_MS))
     call.broker.link.forward(
@@ -151,14 +174,6 @@ def _faults(missing: list[str], answer: bytes | ErrorCode) -> dict[str, ErrorCod
         for result in created.topics
         if result.error_code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
     }
-
-
-def _asked_topics(
-    call: Call, asked: list[MetadataRequestTopic], faults: dict[str, ErrorCode]
-) -> list[_Found]:
-    """Each topic once, however often it was asked for: an answer must not outgrow the cluster."""
-    once = {(topic.name, topic.topic_id): topic for topic in asked}
-    return [_asked_topic(call.broker.image, topic, faults) for topic in once.values()]
 
 
 def _asked_topic(
@@ -184,15 +199,24 @@ def _refusal(name: str | None, topic_id: Uuid, code: ErrorCode) -> MetadataRespo
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
 
 
-def _rows(call: Call, request: MetadataRequest, found: Sequence[_Found]) -> list[Any]:
+def _rows(
+    call: Call, request: MetadataRequest, found: Iterable[_Found], turn: Turn
+) -> Parting[list[Any]]:
     """Topics as the bytes that this version has for them, and refusals."""
     broker = call.broker
     is_asked = request.include_topic_authorized_operations
     allowed = operations.ON_TOPIC if is_asked else operations.NOT_ASKED
     write = writer(MetadataResponseTopic, call.version, flexible=API.is_flexible(call.version))
-    form, make = (write, is_asked), partial(_topic, broker.image, allowed)
+
+    def make(view: TopicView) -> MetadataResponseTopic:
+        turn.take(len(view.partitions))
+        return _topic(broker.image, allowed, view)
+
+    form = (write, is_asked)
     rows: list[Any] = []
     for topic in found:
+        if turn.is_over():
+            yield None
         if isinstance(topic, TopicView):
             rows.append(broker.topic_blocks.encoded(broker.image, topic, form, make))
         else:
@@ -226,9 +250,13 @@ def _partition(image: MetadataImage, index: int, row: PartitionView) -> Metadata
     )
 
 
-def _answer(call: Call, request: MetadataRequest, found: Sequence[_Found]) -> MetadataResponse:
+def _answered(
+    call: Call, request: MetadataRequest, found: Iterable[_Found], turn: Turn
+) -> Parting[MetadataResponse]:
+    topics = yield from _rows(call, request, found, turn)
     image = call.broker.image
     return MetadataResponse(
+        # Listed last: each leader of the rows above is in it, also one that has left since.
         brokers=[
             MetadataResponseBroker(
                 node_id=broker.id, host=broker.host, port=broker.port, rack=broker.rack
@@ -238,7 +266,7 @@ def _answer(call: Call, request: MetadataRequest, found: Sequence[_Found]) -> Me
         cluster_id=image.cluster_id,
         # Any live broker will do: what it does not own it forwards.
         controller_id=call.broker.me,
-        topics=_rows(call, request, found),
+        topics=topics,
         cluster_authorized_operations=(
             operations.ON_CLUSTER
             if request.include_cluster_authorized_operations

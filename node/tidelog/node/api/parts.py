@@ -52,6 +52,10 @@ class Turn:
         self._left -= cost
         return is_over
 
+    def take(self, cost: int) -> None:
+        """So many rows more were done in this turn, as turned out on the way."""
+        self._left -= cost
+
 
 def in_turns(rows: Iterable[_T]) -> Iterator[list[_T]]:
     """As many rows at a time as are done before other clients have their turn."""
