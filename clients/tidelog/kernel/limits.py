@@ -10,6 +10,11 @@ CLIENT_ID_BYTES_LOGGED_MAX = 256
 MESSAGE_ELEMENTS_MAX = 1_000_000
 REQUEST_ELEMENTS_MAX = 200_000
 """Less: a request takes memory and a thread's time for each of them."""
+DECIDED_ELEMENTS_MAX = 50_000
+"""Of a request on which a coordinator decides at one go: the controller, a group's, or that of
+transactions. As many partitions as one decision may make fit, each with its replicas."""
+FEW_ELEMENTS_MAX = 10_000
+"""Of a request that names members of one group, or filters: nobody has use for more."""
 ELEMENTS_AT_ONCE_MAX = 5_000
 """A request or an answer of more is decoded or encoded in a thread: on the loop it would take
 longer than the 5 ms after which threads take turns."""
@@ -194,6 +199,9 @@ assert PRODUCERS_BEGUN_PER_S_OF_CLIENT <= PRODUCERS_BEGUN_PER_S
 assert HEARTBEAT_MS * 10 <= BROKER_STOPPED_MS < COORDINATOR_SILENT_MS < BROKER_SILENT_MS
 assert FETCH_SESSION_PARTITIONS_MAX <= FETCH_SESSIONS_PARTITIONS_MAX <= REQUEST_ELEMENTS_MAX
 assert ROWS_PER_STEP <= ELEMENTS_AT_ONCE_MAX <= ELEMENTS_LIGHT <= REQUEST_ELEMENTS_MAX
+assert ELEMENTS_AT_ONCE_MAX <= FEW_ELEMENTS_MAX <= DECIDED_ELEMENTS_MAX <= REQUEST_ELEMENTS_MAX
+assert 4 * PARTITIONS_PER_DECISION_MAX < DECIDED_ELEMENTS_MAX
+assert GROUP_MEMBERS_MAX < FEW_ELEMENTS_MAX
 assert TAGGED_FIELDS_MAX <= ELEMENTS_AT_ONCE_MAX
 assert 2 * PARTITIONS_IN_CLUSTER_MAX <= REQUEST_ELEMENTS_MAX <= MESSAGE_ELEMENTS_MAX
 assert PARTITIONS_PER_TOPIC_MAX <= PARTITIONS_PER_DECISION_MAX <= PARTITIONS_IN_CLUSTER_MAX

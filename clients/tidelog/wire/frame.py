@@ -12,7 +12,6 @@ from tidelog.kernel.limits import (
     ELEMENTS_AT_ONCE_MAX,
     ELEMENTS_LIGHT,
     REQUEST_BYTES_MAX,
-    REQUEST_ELEMENTS_MAX,
 )
 from tidelog.kernel.steps import Pace, Steps
 from tidelog.wire.compile import Piece, Reader, Writer, reader, writer
@@ -142,7 +141,7 @@ def read_in_steps(
     api: ApiSchema[RequestT, ResponseT], version: int, frame: memoryview, position: int
 ) -> Steps[tuple[RequestT, int]]:
     """As `read_request`, in a thread."""
-    read = _bounded_reader(api, version, ELEMENTS_LIGHT)
+    read = _bounded_reader(api, version, min(ELEMENTS_LIGHT, api.elements_max))
     try:
         return _request(read, api, version, frame, position)
     except TooWideError:
@@ -210,7 +209,7 @@ def _sized(pieces: list[Piece], last: bytearray) -> list[Piece]:
 
 
 def _request_reader(api: AnyApi, version: int) -> Reader:
-    made = _bounded_reader(api, version, REQUEST_ELEMENTS_MAX)
+    made = _bounded_reader(api, version, api.elements_max)
     api.request_readers[version] = made
     return made
 

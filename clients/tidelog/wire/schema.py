@@ -17,6 +17,7 @@ version does not carry is not written, and is read as its default.
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, dataclass_transform
 
+from tidelog.kernel.limits import REQUEST_ELEMENTS_MAX
 from tidelog.wire.primitives import Primitive
 
 RequestT_co = TypeVar("RequestT_co", covariant=True)
@@ -207,6 +208,7 @@ class ApiSchema(Generic[RequestT_co, ResponseT_co]):
     """One API key: its versions, and its two messages; `frame.py` keeps their functions here."""
 
     __slots__ = (
+        "elements_max",
         "flexible_from",
         "key",
         "name",
@@ -221,7 +223,7 @@ class ApiSchema(Generic[RequestT_co, ResponseT_co]):
         "versions",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- what an API is, by keyword, once for each of them
         self,
         *,
         key: int,
@@ -230,7 +232,10 @@ class ApiSchema(Generic[RequestT_co, ResponseT_co]):
         flexible_from: int | None,
         request: type[RequestT_co],
         response: type[ResponseT_co],
+        elements_max: int = REQUEST_ELEMENTS_MAX,
     ) -> None:
+        self.elements_max = elements_max
+        """A request of more cannot be read: WireError."""
         self.key = key
         self.name = name
         self.versions = versions

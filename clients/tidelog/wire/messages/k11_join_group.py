@@ -4,6 +4,7 @@ v1 rebalance timeout, v4 MEMBER_ID_REQUIRED, v5 static members, v7 a null protoc
 v8 the reason of a join, v9 skip_assignment.
 """
 
+from tidelog.kernel.limits import FEW_ELEMENTS_MAX
 from tidelog.wire.primitives import BOOL, BYTES, INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -53,4 +54,5 @@ API = ApiSchema(
     flexible_from=6,
     request=JoinGroupRequest,
     response=JoinGroupResponse,
+    elements_max=FEW_ELEMENTS_MAX,
 )

@@ -3,6 +3,7 @@
 v3 many members at once, each with an error, v5 the reason.
 """
 
+from tidelog.kernel.limits import FEW_ELEMENTS_MAX
 from tidelog.wire.primitives import INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -42,4 +43,5 @@ API = ApiSchema(
     flexible_from=4,
     request=LeaveGroupRequest,
     response=LeaveGroupResponse,
+    elements_max=FEW_ELEMENTS_MAX,
 )

@@ -3,6 +3,7 @@
 v3 static members, v5 the protocol's type and name.
 """
 
+from tidelog.kernel.limits import FEW_ELEMENTS_MAX
 from tidelog.wire.primitives import BYTES, INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -40,4 +41,5 @@ API = ApiSchema(
     flexible_from=4,
     request=SyncGroupRequest,
     response=SyncGroupResponse,
+    elements_max=FEW_ELEMENTS_MAX,
 )

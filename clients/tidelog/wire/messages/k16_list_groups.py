@@ -3,6 +3,7 @@
 v4 filters by state, v5 by type.
 """
 
+from tidelog.kernel.limits import FEW_ELEMENTS_MAX
 from tidelog.wire.primitives import INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -35,4 +36,5 @@ API = ApiSchema(
     flexible_from=3,
     request=ListGroupsRequest,
     response=ListGroupsResponse,
+    elements_max=FEW_ELEMENTS_MAX,
 )

@@ -5,6 +5,7 @@ is 0 or says why the configuration is left out. v6 throttles, v7 topic ids.
 """
 
 from tidelog.kernel.ids import Uuid
+from tidelog.kernel.limits import DECIDED_ELEMENTS_MAX
 from tidelog.wire.primitives import BOOL, INT8, INT16, INT32, STRING, UUID
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -73,4 +74,5 @@ API = ApiSchema(
     flexible_from=5,
     request=CreateTopicsRequest,
     response=CreateTopicsResponse,
+    elements_max=DECIDED_ELEMENTS_MAX,
 )

@@ -4,6 +4,7 @@ v5 error messages, v6 topics by name or id.
 """
 
 from tidelog.kernel.ids import Uuid
+from tidelog.kernel.limits import DECIDED_ELEMENTS_MAX
 from tidelog.wire.primitives import INT16, INT32, STRING, UUID
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -42,4 +43,5 @@ API = ApiSchema(
     flexible_from=4,
     request=DeleteTopicsRequest,
     response=DeleteTopicsResponse,
+    elements_max=DECIDED_ELEMENTS_MAX,
 )

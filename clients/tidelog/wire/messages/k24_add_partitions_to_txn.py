@@ -3,6 +3,7 @@
 Up to v3 from clients; v4 and v5 from broker to broker, many transactions at once, or only a check.
 """
 
+from tidelog.kernel.limits import DECIDED_ELEMENTS_MAX
 from tidelog.wire.primitives import BOOL, INT16, INT32, INT64, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -74,4 +75,5 @@ API = ApiSchema(
     flexible_from=3,
     request=AddPartitionsToTxnRequest,
     response=AddPartitionsToTxnResponse,
+    elements_max=DECIDED_ELEMENTS_MAX,
 )

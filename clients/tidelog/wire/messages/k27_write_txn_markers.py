@@ -3,6 +3,7 @@
 From the transaction coordinator to the leaders of the partitions. v2 the transaction's version.
 """
 
+from tidelog.kernel.limits import FEW_ELEMENTS_MAX
 from tidelog.wire.primitives import BOOL, INT8, INT16, INT32, INT64, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -60,4 +61,5 @@ API = ApiSchema(
     flexible_from=1,
     request=WriteTxnMarkersRequest,
     response=WriteTxnMarkersResponse,
+    elements_max=FEW_ELEMENTS_MAX,
 )

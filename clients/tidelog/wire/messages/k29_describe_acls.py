@@ -1,5 +1,6 @@
 """DescribeAcls (key 29), versions 1-3, flexible from 2. v3 knows the resource type "user"."""
 
+from tidelog.kernel.limits import FEW_ELEMENTS_MAX
 from tidelog.wire.primitives import INT8, INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -46,4 +47,5 @@ API = ApiSchema(
     flexible_from=2,
     request=DescribeAclsRequest,
     response=DescribeAclsResponse,
+    elements_max=FEW_ELEMENTS_MAX,
 )

@@ -3,6 +3,7 @@
 Replaces the whole configuration of a resource; key 44 changes single entries.
 """
 
+from tidelog.kernel.limits import DECIDED_ELEMENTS_MAX
 from tidelog.wire.primitives import BOOL, INT8, INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -47,4 +48,5 @@ API = ApiSchema(
     flexible_from=2,
     request=AlterConfigsRequest,
     response=AlterConfigsResponse,
+    elements_max=DECIDED_ELEMENTS_MAX,
 )

@@ -3,6 +3,7 @@
 The count is the new total. Assignments, where given, are of the new partitions only.
 """
 
+from tidelog.kernel.limits import DECIDED_ELEMENTS_MAX
 from tidelog.wire.primitives import BOOL, INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -48,4 +49,5 @@ API = ApiSchema(
     flexible_from=2,
     request=CreatePartitionsRequest,
     response=CreatePartitionsResponse,
+    elements_max=DECIDED_ELEMENTS_MAX,
 )

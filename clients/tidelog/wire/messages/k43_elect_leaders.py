@@ -1,5 +1,6 @@
 """ElectLeaders (key 43), versions 0-2, flexible from 2."""
 
+from tidelog.kernel.limits import DECIDED_ELEMENTS_MAX
 from tidelog.wire.primitives import INT8, INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -44,4 +45,5 @@ API = ApiSchema(
     flexible_from=2,
     request=ElectLeadersRequest,
     response=ElectLeadersResponse,
+    elements_max=DECIDED_ELEMENTS_MAX,
 )

@@ -3,6 +3,7 @@
 Operations: 0 set, 1 delete, 2 append, 3 subtract.
 """
 
+from tidelog.kernel.limits import DECIDED_ELEMENTS_MAX
 from tidelog.wire.primitives import BOOL, INT8, INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -48,4 +49,5 @@ API = ApiSchema(
     flexible_from=1,
     request=IncrementalAlterConfigsRequest,
     response=IncrementalAlterConfigsResponse,
+    elements_max=DECIDED_ELEMENTS_MAX,
 )

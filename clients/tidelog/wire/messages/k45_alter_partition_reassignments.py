@@ -1,5 +1,6 @@
 """AlterPartitionReassignments (key 45), versions 0-1, all flexible."""
 
+from tidelog.kernel.limits import DECIDED_ELEMENTS_MAX
 from tidelog.wire.primitives import BOOL, INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -52,4 +53,5 @@ API = ApiSchema(
     flexible_from=0,
     request=AlterPartitionReassignmentsRequest,
     response=AlterPartitionReassignmentsResponse,
+    elements_max=DECIDED_ELEMENTS_MAX,
 )

@@ -3,6 +3,7 @@
 v1 adds the times, v2 sentences, directories and where the nodes listen.
 """
 
+from tidelog.kernel.limits import FEW_ELEMENTS_MAX
 from tidelog.wire.primitives import INT16, INT32, INT64, STRING, UINT16, UUID
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -78,4 +79,5 @@ API = ApiSchema(
     flexible_from=0,
     request=DescribeQuorumRequest,
     response=DescribeQuorumResponse,
+    elements_max=FEW_ELEMENTS_MAX,
 )

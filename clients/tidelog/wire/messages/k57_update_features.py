@@ -3,6 +3,7 @@
 v1 names the kind of the change and may only look, v2 gives one error for the whole.
 """
 
+from tidelog.kernel.limits import FEW_ELEMENTS_MAX
 from tidelog.wire.primitives import BOOL, INT8, INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -44,4 +45,5 @@ API = ApiSchema(
     flexible_from=0,
     request=UpdateFeaturesRequest,
     response=UpdateFeaturesResponse,
+    elements_max=FEW_ELEMENTS_MAX,
 )

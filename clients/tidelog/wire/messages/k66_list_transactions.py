@@ -3,6 +3,7 @@
 v1 filters by duration, v2 by a pattern of the id.
 """
 
+from tidelog.kernel.limits import FEW_ELEMENTS_MAX
 from tidelog.wire.primitives import INT16, INT32, INT64, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -37,4 +38,5 @@ API = ApiSchema(
     flexible_from=0,
     request=ListTransactionsRequest,
     response=ListTransactionsResponse,
+    elements_max=FEW_ELEMENTS_MAX,
 )

@@ -5,6 +5,7 @@ id.
 """
 
 from tidelog.kernel.ids import Uuid
+from tidelog.kernel.limits import DECIDED_ELEMENTS_MAX
 from tidelog.wire.primitives import INT16, INT32, STRING, UUID
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -54,4 +55,5 @@ API = ApiSchema(
     flexible_from=0,
     request=ConsumerGroupHeartbeatRequest,
     response=ConsumerGroupHeartbeatResponse,
+    elements_max=DECIDED_ELEMENTS_MAX,
 )

@@ -1,5 +1,6 @@
 """ListConfigResources (key 74), versions 0-1, all flexible."""
 
+from tidelog.kernel.limits import FEW_ELEMENTS_MAX
 from tidelog.wire.primitives import INT8, INT16, INT32, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -29,4 +30,5 @@ API = ApiSchema(
     flexible_from=0,
     request=ListConfigResourcesRequest,
     response=ListConfigResourcesResponse,
+    elements_max=FEW_ELEMENTS_MAX,
 )
