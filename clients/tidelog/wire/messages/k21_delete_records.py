@@ -3,6 +3,7 @@
 Offset -1 is the high watermark.
 """
 
+from tidelog.kernel.limits import DECIDED_ELEMENTS_MAX
 from tidelog.wire.primitives import INT16, INT32, INT64, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -51,4 +52,5 @@ API = ApiSchema(
     flexible_from=2,
     request=DeleteRecordsRequest,
     response=DeleteRecordsResponse,
+    elements_max=DECIDED_ELEMENTS_MAX,
 )

@@ -4,6 +4,7 @@ Pages: the answer's cursor is where the next request goes on; null at the end.
 """
 
 from tidelog.kernel.ids import Uuid
+from tidelog.kernel.limits import DECIDED_ELEMENTS_MAX
 from tidelog.wire.primitives import BOOL, INT16, INT32, STRING, UUID
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -67,4 +68,5 @@ API = ApiSchema(
     flexible_from=0,
     request=DescribeTopicPartitionsRequest,
     response=DescribeTopicPartitionsResponse,
+    elements_max=DECIDED_ELEMENTS_MAX,
 )

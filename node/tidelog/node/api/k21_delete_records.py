@@ -12,6 +12,7 @@ from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import ANYWAY, Parting, Parts, Turn, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.leader import Leader
@@ -27,6 +28,8 @@ from tidelog.wire.messages.k21_delete_records import (
 )
 
 _HIGH_WATERMARK: Final = -1
+_DELETION_COUNTS_AS: Final = 10
+"""To let a log begin later takes as long as to refuse so many."""
 
 
 class _Deletion(NamedTuple):
@@ -57,23 +60,34 @@ class _Deletion(NamedTuple):
             self.row.error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
-def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse | None:
-    deletions: list[_Deletion] = []
-    answer = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=name,
-                partitions=[
-                    _delete(call, name, index, offset, deletions) for index, offset in asked.items()
-                ],
-            )
-            for name, asked in _asked(request).items()
-        ]
-    )
+def delete_records(call: Call, request: DeleteRecordsRequest) -> object | None:
+    return in_parts(call, _deleted(call, request))
+
+
+def _deleted(call: Call, request: DeleteRecordsRequest) -> Parts:
+    """All of it is done also if the client leaves after the first part, as one part would be."""
+    turn, deletions = Turn(), list[_Deletion]()
+    answer = DeleteRecordsResponse()
+    asked = yield from _asked(request, turn)
+    for name, offsets in asked.items():
+        topic = DeleteRecordsTopicResult(name=name)
+        answer.topics.append(topic)
+        for index, offset in offsets.items():
+            if turn.is_over():
+                yield ANYWAY
+            before = len(deletions)
+            topic.partitions.append(_delete(call, name, index, offset, deletions))
+            if len(deletions) > before:
+                turn.take(_DELETION_COUNTS_AS)
     if not deletions:
         return answer
-    deadline = Instant(call.now + ms(max(0, request.timeout_ms)))
+    _keep(call, answer, deletions, Instant(call.now + ms(max(0, request.timeout_ms))))
+    return None
 
+
+def _keep(
+    call: Call, answer: DeleteRecordsResponse, deletions: list[_Deletion], deadline: Instant
+) -> None:
     def kept(is_kept: bool) -> None:  # noqa: FBT001 -- the storage calls it
         if call.abandoned:
             return
@@ -85,7 +99,6 @@ def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsRe
         call.answer(answer)
 
     call.broker.storage.keep_starts(call.later(kept))
-    return None
 
 
 class _Wait:
@@ -103,10 +116,13 @@ class _Wait:
         self._deletions = deletions
         self._deadline = deadline
         self._image = call.broker.image
+        self._decided = 0
+        """So many from the first on were decided when they were looked at last."""
 
     def look(self, now: Instant) -> None:
         if self._call.abandoned:
             return
+        self._decided = 0
         if now < self._deadline and not self._ready():
             # A replica whose broker dies is waited for no longer: that is news of a broker.
             keys = (BROKERS, *{one.replica.key for one in self._deletions})
@@ -118,7 +134,13 @@ class _Wait:
         self._call.answer(self._answer)
 
     def _ready(self) -> bool:
-        return all(one.is_decided(self._image) for one in self._deletions)
+        """Asked at each news of a partition: it goes on where it found the last undecided one."""
+        deletions, image = self._deletions, self._image
+        while self._decided < len(deletions):
+            if not deletions[self._decided].is_decided(image):
+                return False
+            self._decided += 1
+        return True
 
 
 def _fail(row: DeleteRecordsPartitionResult, code: ErrorCode) -> None:
@@ -126,12 +148,14 @@ def _fail(row: DeleteRecordsPartitionResult, code: ErrorCode) -> None:
     row.low_watermark = NO_OFFSET
 
 
-def _asked(request: DeleteRecordsRequest) -> dict[str, dict[int, int]]:
+def _asked(request: DeleteRecordsRequest, turn: Turn) -> Parting[dict[str, dict[int, int]]]:
     """Offset by topic and partition; of a partition that stands twice the last one counts."""
     asked: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         rows = asked.setdefault(topic.name, {})
         for row in topic.partitions:
+            if turn.is_over():
+                yield ANYWAY
             rows[row.partition_index] = row.offset
     return asked
 

@@ -9,6 +9,7 @@ from typing import Final
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions, transaction_calls
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Parts, Turn, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k24_add_partitions_to_txn import (
@@ -27,10 +28,20 @@ codes again where they are, but librdkafka this one after 20 ms and the other af
 
 
 def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> object | None:
-    asked = [
-        (topic.name, index) for topic in request.v3_and_below_topics for index in topic.partitions
-    ]
-    refused = {one: code for one in asked if (code := _fault(call, *one)) is not ErrorCode.NONE}
+    return in_parts(call, _added(call, request))
+
+
+def _added(call: Call, request: AddPartitionsToTxnRequest) -> Parts:
+    turn, refused = Turn(), dict[tuple[str, int], ErrorCode]()
+    # The frame lies in the connection's buffer, which the next request overwrites.
+    frame = bytes(call.frame)
+    for topic in request.v3_and_below_topics:
+        for index in topic.partitions:
+            if turn.is_over():
+                yield None
+            code = _fault(call, topic.name, index)
+            if code is not ErrorCode.NONE:
+                refused[topic.name, index] = code
 
     def refusal(code: ErrorCode) -> AddPartitionsToTxnResponse:
         return _answer(request, lambda _one: _SOONER.get(code, code))
@@ -38,7 +49,8 @@ def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> obj
     if refused:
         other = ErrorCode.OPERATION_NOT_ATTEMPTED
         return _answer(request, lambda one: refused.get(one, other))
-    return transaction_calls.forward(call, request.v3_and_below_transactional_id, refusal)
+    name = request.v3_and_below_transactional_id
+    return transaction_calls.forward(call, name, refusal, frame)
 
 
 def _fault(call: Call, topic: str, index: int) -> ErrorCode:

@@ -4,11 +4,10 @@ Not done: a replica stays in the directory it came to. A reassignment away and b
 anew. Where it is already the answer is good, as Kafka's; all else gets the error that says why not.
 """
 
-from collections.abc import Iterable
-
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.node.api.broker import Volume
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Parts, Turn, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k34_alter_replica_log_dirs import (
@@ -20,41 +19,54 @@ from tidelog.wire.messages.k34_alter_replica_log_dirs import (
 )
 
 
-def alter_replica_log_dirs(
-    call: Call, request: AlterReplicaLogDirsRequest
-) -> AlterReplicaLogDirsResponse:
-    volumes = call.broker.storage.volumes()
+def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> object | None:
+    return in_parts(call, _altered(call, request))
+
+
+def _altered(call: Call, request: AlterReplicaLogDirsRequest) -> Parts:
+    turn = Turn()
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for path, key in _asked(request):
-        topic, partition = key
-        answer = results.setdefault(topic, AlterReplicaLogDirTopicResult(topic_name=topic))
-        code = _code(call, volumes, path, key)
-        answer.partitions.append(
-            AlterReplicaLogDirPartitionResult(partition_index=partition, error_code=code)
-        )
+    for directory in request.dirs:
+        volume = _Wanted(call, directory.path)
+        for topic in directory.topics:
+            answer = results.setdefault(
+                topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name)
+            )
+            for index in topic.partitions:
+                if turn.is_over():
+                    yield None
+                code = volume.code((topic.name, Partition(index)))
+                answer.partitions.append(
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                )
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-def _asked(request: AlterReplicaLogDirsRequest) -> list[tuple[str, TopicPartition]]:
-    return [
-        (directory.path, (topic.name, Partition(index)))
-        for directory in request.dirs
-        for topic in directory.topics
-        for index in topic.partitions
-    ]
+class _Wanted:
+    """The directory that replicas shall be in; looked at once for all of them."""
+
+    def __init__(self, call: Call, path: str) -> None:
+        self._replicas = call.broker.replicas
+        volumes = call.broker.storage.volumes()
+        self._volume = next((one for one in volumes if one.path == path), None)
+        self._works = self._volume is not None and _works(self._volume)
+
+    def code(self, key: TopicPartition) -> ErrorCode:
+        if self._volume is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if not self._works:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._replicas.get(key) is None:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return ErrorCode.NONE if self._volume.holds(key) else ErrorCode.INVALID_REQUEST
 
 
-def _code(call: Call, volumes: Iterable[Volume], path: str, key: TopicPartition) -> ErrorCode:
-    wanted = next((one for one in volumes if one.path == path), None)
-    if wanted is None:
-        return ErrorCode.LOG_DIR_NOT_FOUND
+def _works(volume: Volume) -> bool:
     try:
-        wanted.space()
+        volume.space()
     except OSError:
-        return ErrorCode.KAFKA_STORAGE_ERROR
-    if call.broker.replicas.get(key) is None:
-        return ErrorCode.REPLICA_NOT_AVAILABLE
-    return ErrorCode.NONE if wanted.holds(key) else ErrorCode.INVALID_REQUEST
+        return False
+    return True
 
 
 ROUTE = Route(

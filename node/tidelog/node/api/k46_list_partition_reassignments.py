@@ -3,9 +3,10 @@
 Whoever started or cancelled one is answered when every live broker has it in its image.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Parts, Turn, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.wire.messages.k46_list_partition_reassignments import (
@@ -19,37 +20,51 @@ from tidelog.wire.messages.k46_list_partition_reassignments import (
 
 def list_partition_reassignments(
     call: Call, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
-    image = call.broker.image
-    if request.topics is None:
-        topics = [_ongoing(image, one, range(len(one.partitions))) for one in image.topics.values()]
-    else:
+) -> object | None:
+    return in_parts(call, _listed(call.broker.image, request))
+
+
+def _listed(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> Parts:
+    turn = Turn()
+    answer = ListPartitionReassignmentsResponse(error_message=None)
+    for topic, indexes in _asked(image, request):
+        if turn.is_over():
+            yield None
+        rows: list[OngoingPartitionReassignment] = []
         # What does not exist is no error: nothing of it is under way either.
-        topics = [
-            _ongoing(image, image.names[one.name], one.partition_indexes)
-            for one in request.topics
-            if one.name in image.names
-        ]
-    return ListPartitionReassignmentsResponse(
-        error_message=None, topics=[one for one in topics if one.partitions]
+        for index in () if topic is None else indexes:
+            if turn.is_over():
+                yield None
+            row = _row(image, topic, index)
+            if row is not None:
+                rows.append(row)
+        if topic is not None and rows:
+            answer.topics.append(OngoingTopicReassignment(name=topic.name, partitions=rows))
+    return answer
+
+
+def _asked(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> Iterator[tuple[TopicView | None, Iterable[int]]]:
+    if request.topics is None:
+        for topic in list(image.topics.values()):
+            yield topic, range(len(topic.partitions))
+    else:
+        for one in request.topics:
+            yield image.names.get(one.name), one.partition_indexes
+
+
+def _row(image: MetadataImage, topic: TopicView, index: int) -> OngoingPartitionReassignment | None:
+    """None where nothing is under way."""
+    view = image.partition(topic.id, index)
+    if view is None or not view.is_moving:
+        return None
+    return OngoingPartitionReassignment(
+        partition_index=index,
+        replicas=list(view.replicas),
+        adding_replicas=[one for one in view.adding if one not in view.removing],
+        removing_replicas=list(view.removing),
     )
-
-
-def _ongoing(
-    image: MetadataImage, topic: TopicView, partitions: Iterable[int]
-) -> OngoingTopicReassignment:
-    views = ((index, image.partition(topic.id, index)) for index in partitions)
-    rows = [
-        OngoingPartitionReassignment(
-            partition_index=index,
-            replicas=list(view.replicas),
-            adding_replicas=[one for one in view.adding if one not in view.removing],
-            removing_replicas=list(view.removing),
-        )
-        for index, view in views
-        if view is not None and view.is_moving
-    ]
-    return OngoingTopicReassignment(name=topic.name, partitions=rows)
 
 
 ROUTE = Route(API, range(1), list_partition_reassignments, "what is under way")

@@ -11,6 +11,7 @@ from tidelog.kernel.texts import quoted
 from tidelog.kernel.topic_names import INTERNAL_TOPICS, fault_of_name
 from tidelog.node.api import operations
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Parting, Parts, Turn, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -26,41 +27,56 @@ from tidelog.wire.messages.k75_describe_topic_partitions import (
 _LIMIT: Final = "max.request.partition.size.limit"
 
 
-def describe_topic_partitions(
-    call: Call, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+def describe_topic_partitions(call: Call, request: DescribeTopicPartitionsRequest) -> object | None:
+    return in_parts(call, _described(call, request))
+
+
+def _described(call: Call, request: DescribeTopicPartitionsRequest) -> Parts:
+    turn = Turn()
     try:
-        names = _names(call.broker.image, request)
+        names = yield from _names(call.broker.image, request, turn)
     except Rejected as refused:
         return DescribeTopicPartitionsResponse(
             topics=[_refusal(topic.name, refused.code) for topic in request.topics]
         )
     limit = min(call.broker.settings[_LIMIT], request.response_partition_limit)
-    return _page(call.broker.image, names, request, max(limit, 1))
+    return (yield from _page(call.broker.image, names, request, max(limit, 1), turn))
 
 
-def _names(image: MetadataImage, request: DescribeTopicPartitionsRequest) -> list[str]:
+def _names(
+    image: MetadataImage, request: DescribeTopicPartitionsRequest, turn: Turn
+) -> Parting[list[str]]:
     """The names from the cursor on, sorted, each once."""
     cursor = request.cursor
     first = "" if cursor is None else cursor.topic_name
-    asked = [topic.name for topic in request.topics] or image.names
-    names = sorted({name for name in asked if name >= first})
-    if cursor is not None and request.topics and first not in names:
+    found: set[str] = set()
+    for name in [topic.name for topic in request.topics] or list(image.names):
+        if turn.is_over():
+            yield None
+        if name >= first:
+            found.add(name)
+    if cursor is not None and request.topics and first not in found:
         raise Rejected(
             ErrorCode.INVALID_REQUEST, f"the cursor's topic {quoted(first)} is not asked for"
         )
     if cursor is not None and cursor.partition_index < 0:
         raise Rejected(ErrorCode.INVALID_REQUEST, "the cursor's partition is negative")
-    return names
+    return sorted(found)
 
 
 def _page(
-    image: MetadataImage, names: list[str], request: DescribeTopicPartitionsRequest, limit: int
-) -> DescribeTopicPartitionsResponse:
+    image: MetadataImage,
+    names: list[str],
+    request: DescribeTopicPartitionsRequest,
+    limit: int,
+    turn: Turn,
+) -> Parting[DescribeTopicPartitionsResponse]:
     """Topics until the limit is reached, and where to go on."""
     answer = DescribeTopicPartitionsResponse()
     left = limit
     for name in names:
+        if turn.is_over():
+            yield None
         if left == 0:
             answer.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -73,6 +89,7 @@ def _page(
         start = _start(request.cursor, name)
         row = _topic(image, view, start, left)
         answer.topics.append(row)
+        turn.take(len(row.partitions))
         left -= len(row.partitions)
         if start + len(row.partitions) < len(view.partitions):
             end = start + len(row.partitions)
