@@ -91,6 +91,9 @@ RESOURCES_WITH_SETTINGS_MAX = 10_000
 
 # groups
 GROUP_MEMBERS_MAX = 1_000
+TRANSACTION_OFFSETS_MAX = 20_000
+"""Offsets that one transaction commits in one partition of the groups' log: all of them begin to
+count with its marker, in one turn of the loop."""
 GROUP_BYTES_MAX = 8 * MIB
 """What the members of one group say of themselves and are assigned, together."""
 

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
+from tidelog.kernel.instant import Instant
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
 from tidelog.node.api.parts import Parts, Turn, cost_of_name, in_parts
-from tidelog.node.groups.requests import OffsetToCommit
+from tidelog.node.groups.requests import MORE, OffsetToCommit
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.errors import ErrorCode
 
@@ -69,8 +70,27 @@ def ask_in_parts(
     for group, request in asked:
         if turn.is_over(cost_of_name(group)):
             yield None
-        call.broker.groups.ask(call.now, group, request, call.later(partial(done, group)))
+        _ask_to_the_end(call, group, request, done, call.now)
     return None
+
+
+def _ask_to_the_end(
+    call: Call,
+    group: str,
+    request: object,
+    done: Callable[[str, Any | Refusal], None],
+    now: Instant,
+) -> None:
+    """Ask the same again as long as the coordinator says that it has done a part of it. It goes on
+    if the client leaves: what was begun is not left half done."""
+
+    def said(told: Any | Refusal) -> None:  # noqa: ANN401 -- each request has its own answer
+        if told is MORE:
+            call.broker.later(call.later(partial(_ask_to_the_end, call, group, request, done)))
+        else:
+            done(group, told)
+
+    call.broker.groups.ask(now, group, request, call.later(said))
 
 
 class CodedRow(Protocol):

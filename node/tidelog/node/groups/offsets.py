@@ -1,6 +1,7 @@
 """The offsets that groups of one partition of `__consumer_offsets` have committed."""
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -49,6 +50,20 @@ class Offsets:
     def named(self, group: str) -> set[tuple[str, int]]:
         """What it has committed, and what its open transactions commit."""
         return {*self.of(group), *self._pending.get(group, ())}
+
+    def each(self, group: str) -> Iterator[tuple[str, int]]:
+        """As `named`, one after the other."""
+        committed = self.of(group)
+        yield from committed
+        yield from (where for where in self._pending.get(group, ()) if where not in committed)
+
+    def knows(self, group: str, where: tuple[str, int]) -> bool:
+        """Whether it has committed this partition, or an open transaction will."""
+        return where in self.of(group) or where in self._pending.get(group, ())
+
+    def open_of(self, producer_id: int) -> AbstractSet[tuple[str, str, int]]:
+        """What the producer's open transaction commits: group, topic and partition."""
+        return self._open.get(producer_id, frozenset())
 
     def pending(self, group: str, where: tuple[str, int]) -> Iterator[CommittedOffset]:
         """What open transactions will commit of this partition."""
@@ -129,18 +144,17 @@ class Offsets:
 
     def expired(
         self, group: str, now_ms: int, retention_ms: int, empty_since_ms: int | None
-    ) -> list[tuple[str, int]]:
+    ) -> Iterator[tuple[str, int]]:
         """What may be forgotten of a group that nobody is in (KIP-211).
 
         Their time begins when the group became empty; of a group that never had a member, and of
         one that has, but does not read that topic, with each commit.
         """
-        return [
-            where
-            for where, offset in self.of(group).items()
-            if _is_old(offset, now_ms, retention_ms, empty_since_ms)
-            and not self.is_unstable(group, *where)
-        ]
+        for where, offset in self.of(group).items():
+            if _is_old(offset, now_ms, retention_ms, empty_since_ms) and not self.is_unstable(
+                group, *where
+            ):
+                yield where
 
 
 def _is_old(

@@ -1,6 +1,7 @@
 """What is asked of a group coordinator, and what it says; no version of the protocol is in it."""
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -80,9 +81,19 @@ class DeleteOffsets(Struct, frozen=True):
 
 
 class DeleteGroup(Struct, frozen=True):
-    """Forget a group and all it committed. Answered with None."""
+    """Forget a group and all it committed. Answered with None; with MORE if it had so many offsets
+    that some are left, and the same is to be asked again."""
 
     group: str
+
+
+class More(Enum):
+    """What a decision says that forgets a bounded number."""
+
+    LEFT = 1
+
+
+MORE: Final = More.LEFT
 
 
 class ListGroups(Struct, frozen=True):

@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never
 
 from tidelog.kernel.ids import ZERO_UUID, RequestId, Uuid
 from tidelog.kernel.instant import Instant, ms
-from tidelog.kernel.limits import GROUP_BYTES_MAX, ROWS_PER_STEP
+from tidelog.kernel.limits import GROUP_BYTES_MAX, ROWS_PER_STEP, TRANSACTION_OFFSETS_MAX
 from tidelog.kernel.shard import Decision
 from tidelog.kernel.texts import quoted
 from tidelog.node.groups import requests as ask
@@ -210,6 +210,7 @@ class GroupShard:
         self, now: Instant, asked: RequestId, request: ask.CommitInTransaction, draft: Draft
     ) -> None:
         self._check_in_transaction(now, request)
+        self._check_room_in_transaction(request)
         for record in _commits(request.group, request.offsets, self._wall_ms(now), NEVER):
             assert record.value is not None
             if self._is_of_deleted(record.topic, record.value):
@@ -233,6 +234,17 @@ class GroupShard:
                 raise Rejected(ErrorCode.ILLEGAL_GENERATION, refused.detail) from refused
         elif group is None and who.generation >= 0:
             raise Rejected(ErrorCode.ILLEGAL_GENERATION)
+
+    def _check_room_in_transaction(self, request: ask.CommitInTransaction) -> None:
+        pending = self._offsets.open_of(request.producer_id)
+        if len(pending) + len(request.offsets) <= TRANSACTION_OFFSETS_MAX:
+            return
+        added = {(request.group, one.topic, one.partition) for one in request.offsets} - pending
+        if len(pending) + len(added) > TRANSACTION_OFFSETS_MAX:
+            raise Rejected(
+                ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+                f"a transaction commits {TRANSACTION_OFFSETS_MAX} offsets at most",
+            )
 
     def _fetch_offsets(
         self, _now: Instant, asked: RequestId, request: ask.FetchOffsets, draft: Draft
@@ -276,10 +288,9 @@ class GroupShard:
     def _delete_offsets(
         self, _now: Instant, asked: RequestId, request: ask.DeleteOffsets, draft: Draft
     ) -> None:
-        name = request.group
-        known = self._offsets.named(name)
+        name, offsets = request.group, self._offsets
         group = self._groups.get(name)
-        if group is None and not known:
+        if group is None and not offsets.has(name):
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND)
         subscribed = frozenset[str]() if group is None else group.subscribed()
         if subscribed is None:
@@ -289,7 +300,7 @@ class GroupShard:
             if topic in subscribed:
                 codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
                 continue
-            if (topic, partition) in known:
+            if offsets.knows(name, (topic, partition)):
                 draft.record(OffsetRecord(name, topic, partition, None))
             codes.append(ErrorCode.NONE)
         draft.reply(asked, tuple(codes))
@@ -358,10 +369,10 @@ class GroupShard:
         now_ms = self._wall_ms(now)
         retention_ms = self._settings["offsets.retention.minutes"] * _MINUTE_MS
         for name in {*self._offsets.groups(), *self._groups}:
+            self._expire_group(name, now_ms, retention_ms, draft)
             if len(draft.records) >= FORGOTTEN_AT_ONCE_MAX:
                 self._next_expiry = now
                 return
-            self._expire_group(name, now_ms, retention_ms, draft)
         self._expire_later(now)
 
     def _expire_group(self, name: str, now_ms: int, retention_ms: int, draft: Draft) -> None:
@@ -372,11 +383,9 @@ class GroupShard:
             if subscribed is None:
                 return  # somebody may read any of them
             since_ms, kept = group.empty_since_ms, frozenset(subscribed)
-        old = [
-            where
-            for where in self._offsets.expired(name, now_ms, retention_ms, since_ms)
-            if where[0] not in kept
-        ]
+        expired = self._offsets.expired(name, now_ms, retention_ms, since_ms)
+        room = FORGOTTEN_AT_ONCE_MAX - len(draft.records)
+        old = list(islice((where for where in expired if where[0] not in kept), room))
         for topic, partition in old:
             draft.record(OffsetRecord(name, topic, partition, None))
         is_bare = len(old) == len(self._offsets.of(name)) and not self._offsets.has_unstable(name)
@@ -390,13 +399,16 @@ class GroupShard:
     ) -> None:
         name = request.group
         group = self._groups.get(name)
-        known = self._offsets.named(name)
-        if group is None and not known:
+        if group is None and not self._offsets.has(name):
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND)
         if group is not None and not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
-        for topic, partition in sorted(known):
+        known = list(islice(self._offsets.each(name), FORGOTTEN_AT_ONCE_MAX + 1))
+        for topic, partition in sorted(known[:FORGOTTEN_AT_ONCE_MAX]):
             draft.record(OffsetRecord(name, topic, partition, None))
+        if len(known) > FORGOTTEN_AT_ONCE_MAX:
+            draft.reply(asked, ask.MORE)
+            return
         if group is not None:
             self._forget(group, draft)
         draft.reply(asked, None)
