@@ -8,12 +8,16 @@ import pytest
 
 from harness.group_bench import Asked, GroupBench
 from tidelog.kernel import limits
+from tidelog.kernel.ids import Partition
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k21_delete_records as k21
 from tidelog.wire.messages import k24_add_partitions_to_txn as k24
+from tidelog.wire.messages import k27_write_txn_markers as k27
+from tidelog.wire.messages import k32_describe_configs as k32
 from tidelog.wire.messages import k34_alter_replica_log_dirs as k34
 from tidelog.wire.messages import k35_describe_log_dirs as k35
 from tidelog.wire.messages import k46_list_partition_reassignments as k46
+from tidelog.wire.messages import k61_describe_producers as k61
 from tidelog.wire.messages import k75_describe_topic_partitions as k75
 
 WIDE = 2 * limits.ROWS_PER_STEP + 1
@@ -108,6 +112,60 @@ def test_others_have_their_turn_between_many_unknown_partitions(
     assert asked.answer() is None, "all of it was done in one turn"
     assert turns(bench) >= 2
     assert codes(asked.answer()) == [UNKNOWN] * WIDE
+
+
+def test_others_have_their_turn_between_the_markers_of_an_operator(bench: GroupBench) -> None:
+    bench.topic("wide", 20)
+    topics = [
+        k27.WritableTxnMarkerTopic(name="wide", partition_indexes=list(range(20))),
+        k27.WritableTxnMarkerTopic(name="t", partition_indexes=[0]),
+    ]
+    markers = [
+        k27.WritableTxnMarker(
+            producer_id=producer, producer_epoch=0, transaction_result=True, topics=topics
+        )
+        for producer in range(1, 12)
+    ]
+    asked = bench.start_asking(k27.API, 1, k27.WriteTxnMarkersRequest(markers=markers))
+    assert 0 < _ends_of(bench, "wide", 20) <= 100, "all of them were written in one turn"
+    asked.client.session.abandon()
+    turns(bench)
+    assert _ends_of(bench, "wide", 20) == 220, "what was begun is done without its client"
+    again = bench.start_asking(k27.API, 1, k27.WriteTxnMarkersRequest(markers=markers))
+    turns(bench)
+    told = again.answer().markers
+    assert [one.producer_id for one in told] == list(range(1, 12))
+    assert [topic.name for topic in told[0].topics] == ["wide", "t"]
+    rows = [row for one in told for topic in one.topics for row in topic.partitions]
+    assert {row.error_code for row in rows} == {0}
+    assert len(rows) == 21 * 11
+
+
+def _ends_of(bench: GroupBench, topic: str, count: int) -> int:
+    """The number of batches in all partitions of a topic."""
+    replicas = [bench.broker.replicas.get((topic, Partition(at))) for at in range(count)]
+    return sum(0 if replica is None else replica.log.end for replica in replicas)
+
+
+def test_others_have_their_turn_between_resources_that_are_merged(bench: GroupBench) -> None:
+    resources = [
+        k32.DescribeConfigsResource(resource_type=2, resource_name="no", configuration_keys=None)
+        for _ in range(WIDE)
+    ]
+    asked = bench.start_asking(k32.API, 4, k32.DescribeConfigsRequest(resources=resources))
+    assert asked.answer() is None
+    assert turns(bench) >= 2
+    (told,) = asked.answer().results
+    assert told.error_code == UNKNOWN
+
+
+def test_others_have_their_turn_between_topics_that_are_merged(bench: GroupBench) -> None:
+    topics = [k61.TopicRequest(name="t", partition_indexes=[at % 3]) for at in range(WIDE)]
+    asked = bench.start_asking(k61.API, 0, k61.DescribeProducersRequest(topics=topics))
+    assert asked.answer() is None
+    assert turns(bench) >= 2
+    (told,) = asked.answer().topics
+    assert [row.partition_index for row in told.partitions] == [0, 1, 2]
 
 
 def test_others_have_their_turn_between_replicas_that_shall_move(bench: GroupBench) -> None:

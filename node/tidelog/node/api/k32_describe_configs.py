@@ -10,7 +10,7 @@ from tidelog.kernel import limits
 from tidelog.kernel.config import Setting, Table
 from tidelog.kernel.topic_names import fault_of_name
 from tidelog.node.api.call import Call
-from tidelog.node.api.parts import Parts, in_parts
+from tidelog.node.api.parts import Parting, Parts, Turn, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.api.resources import Resource, check_own_broker
 from tidelog.node.broker_settings import EVERY_BROKER
@@ -56,22 +56,25 @@ def describe_configs(call: Call, request: DescribeConfigsRequest) -> object | No
 def _described(call: Call, request: DescribeConfigsRequest) -> Parts:
     description = _Description(call, request)
     results: list[DescribeConfigsResult] = []
-    rows = 0
-    for resource in _merged(request.resources):
-        if rows >= limits.ROWS_PER_STEP:
-            rows = 0
+    turn = Turn()
+    for resource in (yield from _merged(request.resources, turn)):
+        if turn.is_over():
             yield None
         results.append(description.result(resource))
-        rows += 1 + len(results[-1].configs)
+        turn.take(len(results[-1].configs))
     return DescribeConfigsResponse(results=results)
 
 
-def _merged(resources: Sequence[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
+def _merged(
+    resources: Sequence[DescribeConfigsResource], turn: Turn
+) -> Parting[list[DescribeConfigsResource]]:
     """Each resource once, however often it stands there: a short request for all that a broker has
     thousands of times would be answered with gigabytes.
     """
     found: dict[tuple[int, str], DescribeConfigsResource] = {}
     for resource in resources:
+        if turn.is_over():
+            yield None
         first = found.setdefault((resource.resource_type, resource.resource_name), resource)
         if first is not resource and first.configuration_keys:
             if resource.configuration_keys:

@@ -5,7 +5,7 @@ from tidelog.kernel.ids import Partition
 from tidelog.kernel.topic_names import fault_of_name
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
-from tidelog.node.api.parts import Parts, in_parts
+from tidelog.node.api.parts import Parting, Parts, Turn, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.log.producers import Producer
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -25,22 +25,31 @@ def describe_producers(call: Call, request: DescribeProducersRequest) -> object 
 
 def _described(call: Call, request: DescribeProducersRequest) -> Parts:
     """Each partition once, with other clients' requests in between."""
-    wanted: dict[str, dict[int, None]] = {}
-    for asked in request.topics:
-        wanted.setdefault(asked.name, {}).update(dict.fromkeys(asked.partition_indexes))
+    turn = Turn()
+    wanted = yield from _merged(request, turn)
     topics: list[TopicResponse] = []
-    left, turn = limits.MESSAGE_ELEMENTS_MAX, 0
+    left = limits.MESSAGE_ELEMENTS_MAX
     for name, indexes in wanted.items():
         topics.append(TopicResponse(name=name, partitions=[]))
         for index in indexes:
-            if turn >= limits.ROWS_PER_STEP:
-                turn = 0
+            if turn.is_over():
                 yield None
             row = _partition(call, name, index) if left > 0 else _too_many(index)
             topics[-1].partitions.append(row)
-            size = 1 + len(row.active_producers)
-            left, turn = left - size, turn + size
+            count = len(row.active_producers)
+            turn.take(count)
+            left -= 1 + count
     return DescribeProducersResponse(topics=topics)
+
+
+def _merged(request: DescribeProducersRequest, turn: Turn) -> Parting[dict[str, dict[int, None]]]:
+    wanted: dict[str, dict[int, None]] = {}
+    for asked in request.topics:
+        indexes = wanted.setdefault(asked.name, {})
+        if turn.is_over():
+            yield None
+        indexes.update(dict.fromkeys(asked.partition_indexes))
+    return wanted
 
 
 def _too_many(index: int) -> PartitionResponse:
