@@ -151,6 +151,23 @@ def test_its_bytes_count_until_it_is_answered(bench: Bench) -> None:
     assert asked.client.session.on_end == []
 
 
+def test_once_it_is_read_it_counts_as_what_it_takes(bench: Bench) -> None:
+    """Many numbers take a fifth of what as many elements may take: others can send meanwhile."""
+    received = bench.broker.received
+    wanted = k09_offset_fetch.OffsetFetchRequestTopics(
+        name="t", partition_indexes=list(range(MANY))
+    )
+    group = k09_offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=[wanted])
+    request = k09_offset_fetch.OffsetFetchRequest(groups=[group])
+    asked = bench.start_asking(k09_offset_fetch.API, 8, request)
+    assert received.kept > MANY * limits.ELEMENT_BYTES
+    bench.aside.pop(0)()  # type: ignore[union-attr]  # a list in this file
+    assert MANY * 4 < received.kept < MANY * limits.ELEMENT_BYTES // 3
+    turns(bench)
+    assert asked.answer() is not None
+    assert received.kept == 0
+
+
 @pytest.mark.parametrize("steps", range(6))
 def test_its_bytes_count_no_longer_once_its_client_has_left(bench: Bench, steps: int) -> None:
     asked = bench.start_asking(k10_find_coordinator.API, 4, keys())

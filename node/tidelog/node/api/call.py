@@ -150,6 +150,12 @@ class Call:
         elements = min(size // 4, limits.REQUEST_ELEMENTS_MAX)
         self.keep(size + limits.ELEMENT_BYTES * elements)
 
+    def count_again(self, count: int) -> None:
+        """The request is read, and takes so many bytes beside its frame: before that it was counted
+        as if all of it were the shortest elements that there are."""
+        self.let_go()
+        self.keep(len(self.frame) + count)
+
     def end_with_client(self) -> None:
         """Give memory back also if the client leaves before it is answered: nobody goes on with
         its request then."""

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any, Final
 
 from tidelog.kernel.instant import Instant
+from tidelog.kernel.steps import Steps
 from tidelog.node.api import (
     forwarded,
     k00_produce,
@@ -64,7 +65,14 @@ from tidelog.node.net.client import Client, CloseConnectionError, RequestFailedE
 from tidelog.node.net.session import OVERLAPPING
 from tidelog.wire.errors import REQUEST_FAULTS, TooWideError, WireError, fault_text
 from tidelog.wire.frame import encode_response, read_in_steps, read_request_at_once
-from tidelog.wire.header import API_VERSIONS_KEY, HEAD_BYTES, RequestHeader, decode_request_header
+from tidelog.wire.header import (
+    API_VERSIONS_KEY,
+    HEAD_BYTES,
+    AnyApi,
+    RequestHeader,
+    decode_request_header,
+)
+from tidelog.wire.memory import memory_of
 from tidelog.wire.messages.k18_api_versions import API as API_VERSIONS
 
 assert k00_produce.ROUTE.key == 0, "as `begin` takes for granted"
@@ -190,10 +198,10 @@ class Dispatcher:
         header = call.header
         call.hold()
         call.own_frame()
-        work = read_in_steps(call.api, header.version, call.frame, header.body_position)
+        work = _read_and_counted(call.api, header, call.frame)
         call.broker.aside(faults_caught(work), call.later(partial(self._handle_read, call, route)))
 
-    def _handle_read(self, call: Call, route: Route, now: Instant, read: Any) -> None:  # noqa: ANN401 -- message and bytes left, or a Fault
+    def _handle_read(self, call: Call, route: Route, now: Instant, read: Any) -> None:  # noqa: ANN401 -- message, bytes left, memory; or a Fault
         is_produce = route.key == k00_produce.ROUTE.key
         if call.abandoned and not is_produce:
             call.done()
@@ -204,7 +212,8 @@ class Dispatcher:
                 raise read.error
             call.client.close(str(read.error))
             return
-        message, left = read
+        message, left, size = read
+        call.count_again(size)
         if left:
             self._trailing.note(call.header, call.api, left, call.client.address)
         call.now = now
@@ -229,3 +238,12 @@ class Dispatcher:
         slot.pieces = encode_response(
             API_VERSIONS, 0, header.correlation_id, k18_api_versions.unsupported_version()
         )
+
+
+def _read_and_counted(
+    api: AnyApi, header: RequestHeader, frame: memoryview
+) -> Steps[tuple[object, int, int]]:
+    """The message, the number of bytes behind it, and how much memory it takes."""
+    message, left = yield from read_in_steps(api, header.version, frame, header.body_position)
+    size = yield from memory_of(message)
+    return message, left, size
