@@ -9,6 +9,7 @@ from harness.group_bench import Asked, GroupBench
 from harness.produce_raw import produce_request
 from tidelog.kernel import limits
 from tidelog.kernel.ids import Partition
+from tidelog.node.api.call import Call
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k00_produce, k01_fetch
 from tidelog.wire.metadata_records import TopicDeleted
@@ -223,3 +224,15 @@ def test_a_client_that_leaves_between_two_parts_leaves_no_waiter(bench: GroupBen
     asked.client.session.abandon()
     turns(bench)
     assert bench.broker.waiting.count == 0
+
+
+def test_a_narrow_fetch_that_waits_keeps_what_it_named(
+    bench: GroupBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a request that was copied is given back. Nothing else is done for one that was not."""
+    given_back: list[Call] = []
+    monkeypatch.setattr(Call, "done", given_back.append)
+    asked = start(bench, "t", [0], max_wait_ms=60_000)
+    assert bench.broker.waiting.count == 1
+    assert given_back == []
+    assert asked.answer() is None

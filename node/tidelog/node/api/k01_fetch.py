@@ -158,8 +158,9 @@ def fetch(call: Call, request: FetchRequest) -> object | None:
     if len(call.frame) > _NARROW_BYTES and _named(request) > limits.ROWS_PER_STEP:
         return in_parts(call, _fetched_in_parts(call, request))
     wants = {want.key: want for want in _wants(request)}
+    forgotten = _forgotten(request) if request.forgotten_topics_data else ()
     try:
-        plan = _plan(call, request, wants, _forgotten(request))
+        plan = _plan(call, request, wants, forgotten)
     except Rejected as refused:
         return FetchResponse(error_code=refused.code)
     if len(plan.wants) > limits.ROWS_PER_STEP:
@@ -229,10 +230,12 @@ def _read(plan: _Plan, want: Want, left: int, *, first: bool) -> PartitionData:
     if plan.call.version < _ZSTD_VERSION and replica.rules.codec is Codec.ZSTD:
         raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     log, high_watermark = replica.log, replica.high_watermark
-    nearer = _nearer(plan, want, replica)
-    with partitions.storage_errors(plan.call.broker, replica):
+    nearer = _nearer(plan, want, replica) if plan.request.rack_id else None
+    try:
         stable = log.last_stable_offset(high_watermark)
         diverging = _divergence(replica, want) if nearer is None else None
+    except (OSError, CorruptError) as failure:
+        raise partitions.storage_error(plan.call.broker, replica, failure) from failure
     row = PartitionData(
         partition_index=want.partition,
         high_watermark=high_watermark,
@@ -261,7 +264,7 @@ def _read(plan: _Plan, want: Want, left: int, *, first: bool) -> PartitionData:
 def _add_records(
     plan: _Plan, want: Want, replica: Replica, row: PartitionData, size_max: int, *, first: bool
 ) -> None:
-    on_failure, log, offset = plan.call.broker.on_storage_failure, replica.log, want.fetch_offset
+    broker, log, offset = plan.call.broker, replica.log, want.fetch_offset
     limit = row.last_stable_offset if plan.committed else row.high_watermark
     try:
         found = log.read(offset, size_max, limit, min_one=first)
@@ -273,9 +276,8 @@ def _add_records(
                 # There may be so many that the answer is encoded in a thread.
                 plan.call.pin(found.file)
     except (OSError, CorruptError) as failure:
-        on_failure(replica.key, failure)
-        raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
-    found.on_bad = partial(on_failure, replica.key)
+        raise partitions.storage_error(broker, replica, failure) from failure
+    found.on_bad = partial(broker.on_storage_failure, replica.key)
     found.cache = log.settings.cache
     row.records = found
 
@@ -302,7 +304,7 @@ def _above(replica: Replica, want: Want) -> None:
 def _nearer(plan: _Plan, want: Want, replica: Replica) -> BrokerId | None:
     """The follower that the client should read from, where the leader may name one (KIP-392)."""
     broker, rack = plan.call.broker, plan.request.rack_id
-    if replica.leader is None or not rack:
+    if replica.leader is None:
         return None
     if broker.settings["replica.selector.class"] != RACK_AWARE_SELECTOR:
         return None
@@ -380,8 +382,12 @@ def _waiter(plan: _Plan, wake: Callable[[Instant], None]) -> Waiter:
 def _let_go(plan: _Plan) -> None:
     """Before a wait, give back the memory of a request that was copied: the plan has what it needs.
     A few large ones that wait would else take all the memory that others need to send theirs."""
-    plan.call.done()
-    plan.call.frame = _NO_FRAME
+    call = plan.call
+    if not call.owns_frame:
+        call.unpin()
+        return
+    call.done()
+    call.frame = _NO_FRAME
     plan.request.topics.clear()
     plan.request.forgotten_topics_data.clear()
 

@@ -44,5 +44,10 @@ def storage_errors(broker: Broker, replica: Replica) -> Iterator[None]:
     try:
         yield
     except (OSError, CorruptError) as failure:
-        broker.on_storage_failure(replica.key, failure)
-        raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)) from failure
+        raise storage_error(broker, replica, failure) from failure
+
+
+def storage_error(broker: Broker, replica: Replica, failure: Exception) -> Rejected:
+    """Report what the partition's files refuse; the answer's error."""
+    broker.on_storage_failure(replica.key, failure)
+    return Rejected(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
