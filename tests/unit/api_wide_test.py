@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from harness.group_bench import Asked, GroupBench
+from harness.produce_raw import produce_request
 from tidelog.kernel import limits
 from tidelog.kernel.ids import Partition
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages import k00_produce as k00
+from tidelog.wire.messages import k02_list_offsets as k02
 from tidelog.wire.messages import k21_delete_records as k21
 from tidelog.wire.messages import k24_add_partitions_to_txn as k24
 from tidelog.wire.messages import k27_write_txn_markers as k27
@@ -19,6 +22,7 @@ from tidelog.wire.messages import k35_describe_log_dirs as k35
 from tidelog.wire.messages import k46_list_partition_reassignments as k46
 from tidelog.wire.messages import k61_describe_producers as k61
 from tidelog.wire.messages import k75_describe_topic_partitions as k75
+from tidelog.wire.records import Record, build_batch
 
 WIDE = 2 * limits.ROWS_PER_STEP + 1
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -228,3 +232,22 @@ def test_records_are_deleted_from_all_partitions_although_the_client_has_left(
     asked.client.session.abandon()
     turns(bench)
     assert len(bench.storage.asked) == 1, "the new start of the log is not kept"
+
+
+def test_others_have_their_turn_between_large_batches_that_are_searched_by_time(
+    bench: GroupBench,
+) -> None:
+    """Each is read on the loop, perhaps from the disk."""
+    bench.topic("large", 8)
+    batch = build_batch([Record(0, 1_000, b"", bytes(600_000))])
+    for at in range(8):
+        request = produce_request("large", batch)
+        request.topic_data[0].partition_data[0].index = at
+        bench.start_asking(k00.API, 9, request)
+    rows = [k02.ListOffsetsPartition(partition_index=at, timestamp=500) for at in range(8)]
+    topic = k02.ListOffsetsTopic(name="large", partitions=rows)
+    asked = bench.start_asking(k02.API, 7, k02.ListOffsetsRequest(replica_id=-1, topics=[topic]))
+    assert asked.answer() is None, "5 MB were read in one turn"
+    assert turns(bench) >= 3
+    (told,) = asked.answer().topics
+    assert [(row.offset, row.timestamp) for row in told.partitions] == [(0, 1_000)] * 8

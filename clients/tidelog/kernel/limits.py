@@ -65,6 +65,9 @@ RECORDS_PER_STEP = 1_000
 """A thread that looks at records lets the loop run after this many, which take 1 ms."""
 RECORDS_AT_ONCE_MAX = 2_000
 """Of all batches in one request, on the loop itself."""
+LOOKED_AT_ONCE_BYTES = MIB
+"""Of batches that a search by time reads on the loop before other clients have their turn; the last
+of them may be larger."""
 HEADERS_PER_STEP = 2_000
 """A search by time that passes more batches lets other clients have their turn."""
 ROWS_PER_STEP = 500

@@ -89,17 +89,21 @@ class _Turn:
     def _begin(self) -> None:
         self._rows = limits.ROWS_PER_STEP
         self._records = limits.RECORDS_AT_ONCE_MAX
+        self._bytes = limits.LOOKED_AT_ONCE_BYTES
 
     def is_over(self) -> bool:
         """Asked for each row; the next turn begins where it is."""
-        is_over = self._rows == 0
+        is_over = self._rows == 0 or self._bytes <= 0
         if is_over:
             self._begin()
         self._rows -= 1
         return is_over
 
     def takes(self, batch: ToLook) -> bool:
-        """Whether the records of a batch may be looked at on the loop."""
+        """Whether the records of a batch, which was read just now, may be looked at on the loop."""
+        if self._bytes <= 0:
+            return False
+        self._bytes -= len(batch.batch)
         cost = cost_at_once(batch.batch, batch.header)
         if cost is None or cost > self._records:
             return False
