@@ -1,5 +1,6 @@
 """DescribeTransactions (key 65), version 0, all flexible."""
 
+from tidelog.kernel.limits import FEW_ELEMENTS_MAX
 from tidelog.wire.primitives import INT16, INT32, INT64, STRING
 from tidelog.wire.schema import ApiSchema, array, message, row
 
@@ -40,4 +41,5 @@ API = ApiSchema(
     flexible_from=0,
     request=DescribeTransactionsRequest,
     response=DescribeTransactionsResponse,
+    elements_max=FEW_ELEMENTS_MAX,
 )

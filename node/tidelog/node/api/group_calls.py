@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeVar
 from tidelog.kernel.instant import Instant
 from tidelog.node.api import partitions
 from tidelog.node.api.call import Call
-from tidelog.node.api.parts import Parts, Turn, cost_of_name, in_parts
+from tidelog.node.api.parts import Parts, Turn, cost_of_name, each_once, in_parts
 from tidelog.node.groups.requests import MORE, OffsetToCommit
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.errors import ErrorCode
@@ -44,22 +44,29 @@ def speaks_for(call: Call, group: str, member_id: str) -> None:
 
 def ask_groups(
     call: Call,
-    names: Sequence[str],
+    names: Iterable[str],
     request_of: Callable[[str], object],
     row_of: Callable[[str, Any | Refusal], _RowT],
     answer: Callable[[list[_RowT]], object],
-) -> None:
-    """Ask the coordinators of several groups; `answer` gets a row for each, in the same order."""
-    rows: dict[str, _RowT] = {}
+) -> object | None:
+    """Ask the coordinators of several groups, each once, however often it is named: one of many
+    members, named often, would make an answer of gigabytes. `answer` gets a row for each.
+    """
 
-    def done(name: str, said: Any | Refusal) -> None:  # noqa: ANN401 -- as above
-        rows[name] = row_of(name, said)
-        if len(rows) == len(names) and not call.abandoned:
-            call.answer(answer([rows[name] for name in names]))
+    def parts() -> Parts:
+        once = yield from each_once(names, Turn())
+        rows: dict[str, _RowT] = {}
 
-    if not names:
-        call.answer(answer([]))
-    in_parts(call, ask_in_parts(call, ((name, request_of(name)) for name in names), done))
+        def done(name: str, said: Any | Refusal) -> None:  # noqa: ANN401 -- as above
+            rows[name] = row_of(name, said)
+            if len(rows) == len(once) and not call.abandoned:
+                call.answer(answer([rows[name] for name in once]))
+
+        if not once:
+            return answer([])
+        return (yield from ask_in_parts(call, ((one, request_of(one)) for one in once), done))
+
+    return in_parts(call, parts())
 
 
 def ask_in_parts(

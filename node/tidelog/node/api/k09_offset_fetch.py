@@ -140,7 +140,12 @@ def _topics(call: Call, topics: Iterable[_AnyTopic] | None, turn: Turn) -> Parti
         if turn.is_over(1 + len(indexes) // _INDEXES_PER_ROW):
             yield None
         found.setdefault((name, topic_id), {}).update(dict.fromkeys(indexes))
-    return [_Topic(name, topic_id, list(indexes)) for (name, topic_id), indexes in found.items()]
+    told: list[_Topic] = []
+    for (name, topic_id), once in found.items():
+        if turn.is_over(1 + len(once) // _INDEXES_PER_ROW):
+            yield None
+        told.append(_Topic(name, topic_id, list(once)))
+    return told
 
 
 def _topic(call: Call, topic: _AnyTopic) -> _Topic:

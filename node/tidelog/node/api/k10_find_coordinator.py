@@ -7,7 +7,7 @@ from tidelog.kernel.ids import NO_LEADER
 from tidelog.node.api import internal_topics
 from tidelog.node.api.call import Call
 from tidelog.node.api.internal_topics import InternalTopic
-from tidelog.node.api.parts import Parts, Turn, cost_of_name, go_on, in_parts
+from tidelog.node.api.parts import Parts, Turn, cost_of_name, each_once, go_on, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.node.groups.placement import partition_of
 from tidelog.node.metadata.image import BrokerView, MetadataImage
@@ -43,7 +43,7 @@ def _answer(call: Call, request: FindCoordinatorRequest) -> Parts:
             port=row.port,
         )
     turn, rows = Turn(), list[Coordinator]()
-    for key in dict.fromkeys(request.coordinator_keys):
+    for key in (yield from each_once(request.coordinator_keys, turn)):
         if turn.is_over(cost_of_name(key)):
             yield None
         rows.append(_row(call.broker.image, request.key_type, key))

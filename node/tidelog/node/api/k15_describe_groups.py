@@ -21,13 +21,11 @@ _NOT_FOUND_VERSION: Final = 6
 _DEAD: Final = "Dead"
 
 
-def describe_groups(call: Call, request: DescribeGroupsRequest) -> None:
-    # Each once: a group of many members, named often, would make an answer of gigabytes.
-    names = list(dict.fromkeys(request.groups))
+def describe_groups(call: Call, request: DescribeGroupsRequest) -> object | None:
     allowed = operations.ON_GROUP if request.include_authorized_operations else operations.NOT_ASKED
-    ask_groups(
+    return ask_groups(
         call,
-        names,
+        request.groups,
         DescribeGroup,
         lambda name, said: _row(call, name, said, allowed),
         lambda rows: DescribeGroupsResponse(groups=rows),

@@ -12,11 +12,10 @@ from tidelog.wire.messages.k42_delete_groups import (
 )
 
 
-def delete_groups(call: Call, request: DeleteGroupsRequest) -> None:
-    names = list(dict.fromkeys(request.groups_names))
-    ask_groups(
+def delete_groups(call: Call, request: DeleteGroupsRequest) -> object | None:
+    return ask_groups(
         call,
-        names,
+        request.groups_names,
         DeleteGroup,
         lambda name, said: DeletableGroupResult(group_id=name, error_code=code_of(said)),
         lambda rows: DeleteGroupsResponse(results=rows),

@@ -2,7 +2,7 @@
 
 from tidelog.node.api import transaction_calls
 from tidelog.node.api.call import Call
-from tidelog.node.api.parts import Parts, Turn, cost_of_name, in_parts
+from tidelog.node.api.parts import Parts, Turn, cost_of_name, each_once, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k65_describe_transactions import (
@@ -18,8 +18,8 @@ def describe_transactions(call: Call, request: DescribeTransactionsRequest) -> o
 
 
 def _described(call: Call, request: DescribeTransactionsRequest) -> Parts:
-    names = list(dict.fromkeys(request.transactional_ids))
     turn, refused = Turn(), dict[str, ErrorCode]()
+    names = yield from each_once(request.transactional_ids, turn)
     for name in names:
         if turn.is_over(cost_of_name(name)):
             yield None

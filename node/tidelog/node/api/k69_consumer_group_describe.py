@@ -14,12 +14,11 @@ from tidelog.wire.messages.k69_consumer_group_describe import (
 )
 
 
-def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> None:
-    names = list(dict.fromkeys(request.group_ids))
+def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> object | None:
     allowed = operations.ON_GROUP if request.include_authorized_operations else operations.NOT_ASKED
-    ask_groups(
+    return ask_groups(
         call,
-        names,
+        request.group_ids,
         DescribeConsumerGroup,
         lambda name, said: _group(name, said, allowed),
         lambda rows: ConsumerGroupDescribeResponse(groups=rows),

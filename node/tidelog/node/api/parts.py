@@ -64,6 +64,16 @@ def in_turns(rows: Iterable[_T]) -> Iterator[list[_T]]:
         yield some
 
 
+def each_once(names: Iterable[str], turn: Turn) -> Parting[list[str]]:
+    """The names in their order, without those that stood there before."""
+    once: dict[str, None] = {}
+    for name in names:
+        if turn.is_over(cost_of_name(name)):
+            yield None
+        once[name] = None
+    return list(once)
+
+
 def cost_of_name(name: str) -> int:
     """In rows, of finding the partition of a group or a transactional id: its name is hashed in
     Python, character by character, and may be long.
