@@ -4,19 +4,17 @@ Few of its lists are walked: those whose elements have lists themselves. Of all 
 says it.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from tidelog.kernel.limits import ELEMENT_BYTES
 from tidelog.kernel.steps import Pace, Steps
 from tidelog.wire.primitives import Primitive
 from tidelog.wire.schema import Array, WireType, rows_of
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 NUMBER_BYTES: Final = 40
 """Of a number in a list: an object of 32 bytes, and its place."""
-_WALKED_PER_STEP: Final = 10_000
+_LISTS_PER_STEP: Final = 10_000
 
 _Lists = list[tuple[str, WireType]]
 _LISTS: dict[type, _Lists] = {}
@@ -24,23 +22,24 @@ _LISTS: dict[type, _Lists] = {}
 
 def memory_of(message: object) -> Steps[int]:
     """The bytes that the elements of a message's lists take."""
-    total, walked = 0, 0
-    left: list[tuple[Sequence[Any], type]] = [([message], type(message))]
-    while left:
-        some, cls = left.pop()
-        lists = _lists(cls)
-        for one in some:
-            for name, element in lists:
-                found = getattr(one, name)
-                if not found:
-                    continue
-                total += len(found) * _bytes_of(element)
-                if isinstance(element, type) and _lists(element):
-                    left.append((found, element))
-            walked += 1
-            if not walked % _WALKED_PER_STEP:
-                yield Pace.GO_ON
+    total = 0
+    for number, (found, element) in enumerate(_all_lists(message), 1):
+        total += len(found) * _bytes_of(element)
+        if not number % _LISTS_PER_STEP:
+            yield Pace.GO_ON
     return total
+
+
+def _all_lists(message: object) -> Iterator[tuple[Sequence[Any], WireType]]:
+    """Each list of a message and of the structs in its lists, and what it is of."""
+    left = [message]
+    while left:
+        one = left.pop()
+        for name, element in _lists(type(one)):
+            found = getattr(one, name) or ()
+            yield found, element
+            if isinstance(element, type) and _lists(element):
+                left.extend(found)
 
 
 def _lists(cls: type) -> _Lists:

@@ -230,7 +230,7 @@ def _read(plan: _Plan, want: Want, left: int, *, first: bool) -> PartitionData:
     if plan.call.version < _ZSTD_VERSION and replica.rules.codec is Codec.ZSTD:
         raise Rejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     log, high_watermark = replica.log, replica.high_watermark
-    nearer = _nearer(plan, want, replica) if plan.request.rack_id else None
+    nearer = _nearer(plan, want, replica)
     try:
         stable = log.last_stable_offset(high_watermark)
         diverging = _divergence(replica, want) if nearer is None else None
@@ -303,9 +303,10 @@ def _above(replica: Replica, want: Want) -> None:
 
 def _nearer(plan: _Plan, want: Want, replica: Replica) -> BrokerId | None:
     """The follower that the client should read from, where the leader may name one (KIP-392)."""
-    broker, rack = plan.call.broker, plan.request.rack_id
-    if replica.leader is None:
+    rack = plan.request.rack_id
+    if not rack or replica.leader is None:
         return None
+    broker = plan.call.broker
     if broker.settings["replica.selector.class"] != RACK_AWARE_SELECTOR:
         return None
     return nearest(

@@ -90,16 +90,24 @@ def _told(call: Call, request: MetadataRequest) -> Parts:
 
 
 def _is_malformed(call: Call, asked: list[MetadataRequestTopic], turn: Turn) -> Parting[bool]:
-    """By id may be asked from version 12 on, before that the id must be zero."""
-    by_id = call.version >= _ASK_BY_ID_VERSION
-    if call.version >= _IDS_VERSION:
-        for topic in asked:
-            if turn.is_over():
-                yield None
-            is_named, has_id = topic.name is not None, topic.topic_id != ZERO_UUID
-            if not (is_named or has_id) if by_id else has_id or not is_named:
-                return True
+    if call.version < _IDS_VERSION:
+        return False
+    fits = _is_named_or_has_id if call.version >= _ASK_BY_ID_VERSION else _is_only_named
+    for topic in asked:
+        if turn.is_over():
+            yield None
+        if not fits(topic):
+            return True
     return False
+
+
+def _is_named_or_has_id(topic: MetadataRequestTopic) -> bool:
+    return topic.name is not None or topic.topic_id != ZERO_UUID
+
+
+def _is_only_named(topic: MetadataRequestTopic) -> bool:
+    """By id may be asked from version 12 on, before that the id must be zero."""
+    return topic.name is not None and topic.topic_id == ZERO_UUID
 
 
 def _once(asked: list[MetadataRequestTopic], turn: Turn) -> Parting[list[MetadataRequestTopic]]:

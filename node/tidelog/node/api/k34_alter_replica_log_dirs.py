@@ -4,6 +4,8 @@ Not done: a replica stays in the directory it came to. A reassignment away and b
 anew. Where it is already the answer is good, as Kafka's; all else gets the error that says why not.
 """
 
+from collections.abc import Iterator
+
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.node.api.broker import Volume
 from tidelog.node.api.call import Call
@@ -12,6 +14,7 @@ from tidelog.node.api.registry import Route
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k34_alter_replica_log_dirs import (
     API,
+    AlterReplicaLogDir,
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -27,19 +30,21 @@ def _altered(call: Call, request: AlterReplicaLogDirsRequest) -> Parts:
     turn = Turn()
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
-        volume = _Wanted(call, directory.path)
-        for topic in directory.topics:
-            answer = results.setdefault(
-                topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name)
+        wanted = _Wanted(call, directory.path)
+        for topic, index in _asked(directory):
+            if turn.is_over():
+                yield None
+            code = wanted.code((topic, Partition(index)))
+            answer = results.setdefault(topic, AlterReplicaLogDirTopicResult(topic_name=topic))
+            answer.partitions.append(
+                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
             )
-            for index in topic.partitions:
-                if turn.is_over():
-                    yield None
-                code = volume.code((topic.name, Partition(index)))
-                answer.partitions.append(
-                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
-                )
     return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+def _asked(directory: AlterReplicaLogDir) -> Iterator[tuple[str, int]]:
+    for topic in directory.topics:
+        yield from ((topic.name, index) for index in topic.partitions)
 
 
 class _Wanted:

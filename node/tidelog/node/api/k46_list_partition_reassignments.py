@@ -3,7 +3,7 @@
 Whoever started or cancelled one is answered when every live broker has it in its image.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tidelog.node.api.call import Call
 from tidelog.node.api.parts import Parts, Turn, in_parts
@@ -26,32 +26,28 @@ def list_partition_reassignments(
 
 def _listed(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> Parts:
     turn = Turn()
-    answer = ListPartitionReassignmentsResponse(error_message=None)
-    for topic, indexes in _asked(image, request):
+    topics: dict[str, OngoingTopicReassignment] = {}
+    for topic, index in _asked(image, request):
         if turn.is_over():
             yield None
-        rows: list[OngoingPartitionReassignment] = []
         # What does not exist is no error: nothing of it is under way either.
-        for index in () if topic is None else indexes:
-            if turn.is_over():
-                yield None
-            row = _row(image, topic, index)
-            if row is not None:
-                rows.append(row)
-        if topic is not None and rows:
-            answer.topics.append(OngoingTopicReassignment(name=topic.name, partitions=rows))
-    return answer
+        row = None if topic is None else _row(image, topic, index)
+        if topic is not None and row is not None:
+            name = topic.name
+            topics.setdefault(name, OngoingTopicReassignment(name=name)).partitions.append(row)
+    return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
 
 
 def _asked(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
-) -> Iterator[tuple[TopicView | None, Iterable[int]]]:
+) -> Iterator[tuple[TopicView | None, int]]:
     if request.topics is None:
         for topic in list(image.topics.values()):
-            yield topic, range(len(topic.partitions))
+            yield from ((topic, index) for index in range(len(topic.partitions)))
     else:
         for one in request.topics:
-            yield image.names.get(one.name), one.partition_indexes
+            known = image.names.get(one.name)
+            yield from ((known, index) for index in one.partition_indexes)
 
 
 def _row(image: MetadataImage, topic: TopicView, index: int) -> OngoingPartitionReassignment | None:
