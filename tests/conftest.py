@@ -16,6 +16,10 @@ from harness.dropped_sockets import forgive_kafka_python
 from harness.golden import golden
 from harness.lonely import alone
 from harness.planting import planting
+from harness.suite.durations import Measured, Recording
+from harness.suite.repeating import AtNight, Busy, Failures, Repeating
+from harness.suite.second_try import SecondTry
+from harness.suite.sharing import Sharing, Sorting
 
 __all__ = [
     "alone",
@@ -70,29 +74,40 @@ def descriptors_are_let_go() -> Iterator[None]:
     assert left < DESCRIPTORS_MAX, f"it leaves {left} descriptors open"
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--nightly"):
-        settings.load_profile("nightly")
-
-
 def pytest_xdist_auto_num_workers() -> int:
     """Two more than there are processors: at any time some tests wait for others' processes."""
     return (os.cpu_count() or 1) + 2
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who may take longest begins, or the run would end in waiting for one of them."""
-    items.sort(key=_time_allowed_s, reverse=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """One process hears of all tests: the only one, or the one that has the workers."""
+    if config.getoption("--nightly"):
+        settings.load_profile("nightly")
+    plugins = config.pluginmanager
+    is_worker = hasattr(config, "workerinput")
+    repeat, busy = config.getoption("--repeat"), config.getoption("--busy")
+    if repeat > 1:
+        plugins.register(Repeating(repeat))
+    if is_worker or not config.getoption("numprocesses"):
+        plugins.register(Measured())
+    if is_worker:
+        plugins.register(Sorting())
+        return
+    plugins.register(Sharing())
+    plugins.register(Recording(config))
+    if repeat > 1:
+        plugins.register(Failures(repeat))
+    if busy:
+        plugins.register(Busy(busy))
+    if config.getoption("--nightly"):
+        plugins.register(AtNight(config))
+    if config.getoption("--second-try"):
+        plugins.register(SecondTry(config))
 
 
 def pytest_collection_finish() -> None:
     """By now everything is loaded."""
     forgive_kafka_python()
-
-
-def _time_allowed_s(item: pytest.Item) -> int:
-    marker = item.get_closest_marker("timeout")
-    return marker.args[0] if marker else 0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -112,6 +127,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--nightly",
         action="store_true",
         help="draw as much as a night has time for, with new seeds",
+    )
+    parser.addoption(
+        "--second-try",
+        action="store_true",
+        help="run tests with real processes that fail once more, alone; up to three may pass then",
+    )
+    parser.addoption(
+        "--repeat", type=int, default=1, help="run each test so often, and count failures"
+    )
+    parser.addoption(
+        "--busy", type=int, default=0, help="keep so many processors busy beside the tests"
+    )
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help="write what each test file takes into tests/durations.json; for the whole suite",
     )
 
 

@@ -75,6 +75,9 @@ class Model:
         self.end = end
         self.flushed = min(self.flushed, end)
 
+    def has(self, offset: int) -> bool:
+        return any(kept.first <= offset < kept.end for kept in self.batches)
+
     def last_of(self, producer: int) -> list[Kept]:
         """Its last five batches of its newest epoch."""
         own = [kept for kept in self.batches if kept.producer and kept.producer[0] == producer]
@@ -392,9 +395,13 @@ class LogHistory(RuleBasedStateMachine):
         if left:  # the first epoch reaches back over a gap at the log's start
             self.epochs_from = max(self.epochs_from, left[0])
         above = [(epoch, first) for epoch, first in rows.items() if first > self.epochs_from]
-        # Who led at the very end and whose batches a power loss took is still known.
+        # Who led at the very end and whose batches a power loss took is still known, also where
+        # the leader's next batch came behind a gap.
         found = [
-            row for row in self.log.epochs.entries() if self.epochs_from < row[1] < self.log.end
+            row
+            for row in self.log.epochs.entries()
+            if self.epochs_from < row[1] < self.log.end
+            and (row[0] in rows or self.model.has(row[1]))
         ]
         assert found == above
 
@@ -444,6 +451,20 @@ def test_a_segment_that_was_cut_off_does_not_come_back_without_its_batches() -> 
     state.receives_a_gap(count=1, gap=3_000_000_000)
     state.truncates(back=2)
     state.loses_power(seed=0, stopped=False, partly=False)
+
+
+def test_who_led_at_the_end_is_known_also_if_the_next_batch_comes_behind_a_gap() -> None:
+    """A power loss took what the second leader wrote, but not that it led."""
+    state = LogHistory()
+    state.appends(count=1, jump_ms=0, size=0)
+    state.flushes()
+    state.changes_leader()
+    state.appends(count=1, jump_ms=0, size=0)
+    state.loses_power(seed=0, stopped=False, partly=False)
+    state.changes_leader()
+    state.receives_a_gap(count=1, gap=3)
+    state.knows_who_led_when()
+    assert [epoch for epoch, _ in state.log.epochs.entries()] == [0, 1, 2]
 
 
 LIVES_OF_A_SEED = 10

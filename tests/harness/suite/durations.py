@@ -1,0 +1,174 @@
+"""How long each test file takes: recorded by one command, read by who shares out the work.
+
+`pytest --record-durations` runs the suite and writes `tests/durations.json` anew. Every other whole
+run compares itself with that record, by processor time: wall time says more about who else uses the
+machine.
+"""
+
+import json
+import resource
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Final, cast
+
+import msgspec
+import pytest
+
+RECORD: Final = Path(__file__).resolve().parents[2] / "durations.json"
+PROCESSOR: Final = "processor_s"
+"""Under this name each test reports what it and the processes it waited for used."""
+BUDGET_PROCESSOR_S: Final = 2 * 360
+"""Two processors for six minutes."""
+ALONE_S: Final = 10.0
+"""A test that takes as long is given out by itself, not with its file."""
+COMPARED_FROM_S: Final = 5.0
+"""Files that take less are not compared: their start-up costs what they do."""
+MAY_GROW: Final = 1.5
+ALLOWANCE_S: Final = 3.0
+
+
+class FileTime(msgspec.Struct, frozen=True):
+    """Seconds of one test file."""
+
+    wall: float
+    processor: float
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What one whole run took."""
+
+    files: dict[str, FileTime] = {}
+    alone: dict[str, float] = {}
+    """Tests that take so long that another worker should have the rest of their file."""
+
+    @classmethod
+    def read(cls, path: Path = RECORD) -> "Record":
+        return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
+
+    def write(self, path: Path = RECORD) -> None:
+        text = json.dumps(msgspec.to_builtins(self), indent=1, sort_keys=True)
+        path.write_text(text + "\n")
+
+    @property
+    def processor_s(self) -> float:
+        return sum(one.processor for one in self.files.values())
+
+
+def grown(before: Record, now: Record) -> list[str]:
+    """Files that used half more processor time than recorded, a sentence each.
+
+    A slower machine is slow for all files: their median says how slow.
+    """
+    ratios = {
+        name: now.files[name].processor / one.processor
+        for name, one in before.files.items()
+        if name in now.files and one.processor >= COMPARED_FROM_S
+    }
+    if not ratios:
+        return []
+    slower = max(1.0, median(ratios.values()))
+    found = []
+    for name in sorted(ratios):
+        recorded, used = before.files[name].processor, now.files[name].processor
+        if used > recorded * MAY_GROW * slower + ALLOWANCE_S:
+            found.append(
+                f"{name}: {used:.1f} s of processor time, {recorded:.1f} s recorded"
+                f" (this machine: {slower:.2f} times as slow)"
+            )
+    return found
+
+
+class Measured:
+    """In a process that runs tests: the processor time of each, beside its outcome."""
+
+    def __init__(self) -> None:
+        self._before = _processor_s()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        if call.when == "teardown":
+            now = _processor_s()
+            item.user_properties.append((PROCESSOR, now - self._before))
+            self._before = now
+        return (yield)
+
+
+class Recording:
+    """In the process that hears of all tests: adds up, and compares or writes in the end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._wall: defaultdict[str, float] = defaultdict(float)
+        self._processor: defaultdict[str, float] = defaultdict(float)
+        self._grown: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._wall[report.nodeid] += report.duration
+        if report.when == "teardown":
+            used = [value for name, value in report.user_properties if name == PROCESSOR]
+            self._processor[report.nodeid] += sum(cast(list[float], used))
+
+    def measured(self) -> Record:
+        """Of the run so far."""
+        wall, processor = _by_file(self._wall), _by_file(self._processor)
+        files = {
+            name: FileTime(round(wall[name], 2), round(processor.get(name, 0.0), 2))
+            for name in wall
+        }
+        alone = {name: round(took, 1) for name, took in self._wall.items() if took >= ALONE_S}
+        return Record(files, alone)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        now, before = self.measured(), Record.read()
+        if self._config.getoption("--record-durations"):
+            now.write()
+        elif now.files.keys() >= before.files.keys() and not self._config.getoption("--nightly"):
+            self._grown = grown(before, now)
+            if self._grown and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._grown:
+            return
+        terminalreporter.section("files that take much longer than recorded")
+        for sentence in self._grown:
+            terminalreporter.line(sentence)
+        terminalreporter.line(
+            "Make them cheaper, or record what they take now: pytest --record-durations"
+        )
+
+
+def _processor_s() -> float:
+    """Of this process and all that it, or a child of it, waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _by_file(tests: Mapping[str, float]) -> dict[str, float]:
+    files: defaultdict[str, float] = defaultdict(float)
+    for name, seconds in tests.items():
+        files[file_of(name)] += seconds
+    return dict(files)
+
+
+def file_of(test: str) -> str:
+    return test.split("::", 1)[0]
+
+
+def longest_first(units: Iterable[str], record: Record) -> list[str]:
+    """Units of work, a file or a test, by what is recorded for them. One without a record comes
+    first: nobody knows how long it takes."""
+
+    def seconds(unit: str) -> float:
+        if unit in record.alone:
+            return record.alone[unit]
+        if unit not in record.files:
+            return float("inf")
+        inside = (took for test, took in record.alone.items() if file_of(test) == unit)
+        return record.files[unit].wall - sum(inside)
+
+    return sorted(units, key=lambda unit: (-seconds(unit), unit))

@@ -1,0 +1,111 @@
+"""Failed tests with real processes run once more, alone, one at a time, after all others.
+
+On a busy machine one of thousands of tests with real processes and real clients may fail though
+nothing is wrong. It must not refuse a change, and must not be hidden: what passes the second time
+is told last, with the evidence of the first failure, and is written to a file.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+FOLDERS: Final = ("tests/cluster/", "tests/compat/")
+"""Where tests have real processes."""
+PASSED_MAX: Final = 3
+"""More of them are no accident."""
+TRIED_MAX: Final = 10
+"""With more failures something is broken: it would take long, and change nothing."""
+TEST_SECONDS_MAX: Final = 1_800
+EVIDENCE: Final = Path(".second-try.txt")
+
+Failures = Mapping[str, str]
+"""By test, what its failure printed."""
+
+
+class SecondTry:
+    """In the process that hears of all tests, where the whole suite is run (`--second-try`)."""
+
+    def __init__(self, config: pytest.Config, run: Callable[[str], bool] | None = None) -> None:
+        self._config = config
+        self._run = run or self._runs_alone
+        self._failures: dict[str, str] = {}
+        self._broken = False
+        self._verdict: list[str] = []
+        self._evidence = Path(config.rootpath) / EVIDENCE
+        self._evidence.unlink(missing_ok=True)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            printed = [report.longreprtext, *(f"{name}\n{text}" for name, text in report.sections)]
+            before = self._failures.get(report.nodeid)
+            self._failures[report.nodeid] = "\n".join([before, *printed] if before else printed)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._broken |= report.failed
+
+    @pytest.hookimpl(trylast=True)  # the workers have ended by then
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        failed = session.exitstatus == pytest.ExitCode.TESTS_FAILED and self._failures
+        if not failed or self._broken:
+            return
+        why = too_much(self._failures)
+        if why:
+            self._verdict = [why]
+            return
+        passed = {test: text for test, text in self._failures.items() if self._run(test)}
+        self._tell(passed)
+        if len(passed) == len(self._failures) and len(passed) <= PASSED_MAX:
+            session.exitstatus = pytest.ExitCode.OK
+
+    def _tell(self, passed: Failures) -> None:
+        for test, evidence in passed.items():
+            self._verdict += [f"passed at the second try: {test}", *evidence.splitlines(), ""]
+        self._verdict += [f"failed twice: {test}" for test in self._failures if test not in passed]
+        if len(passed) > PASSED_MAX:
+            self._verdict.append(
+                f"{len(passed)} tests passed at the second try, more than {PASSED_MAX}:"
+                " the run has failed"
+            )
+        if passed:
+            self._evidence.write_text("\n".join(self._verdict) + "\n")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._verdict:
+            terminalreporter.section("passed at the second try")
+            for line in self._verdict:
+                terminalreporter.line(line)
+
+    def _runs_alone(self, test: str) -> bool:
+        options = self._config.option
+        command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider"]
+        command += ["--nightly"] if getattr(options, "nightly", False) else []
+        outside = {name: value for name, value in os.environ.items() if "XDIST" not in name}
+        outside.pop("PYTEST_CURRENT_TEST", None)
+        try:
+            done = subprocess.run(
+                [*command, test],
+                cwd=self._config.rootpath,
+                env=outside,
+                stdin=subprocess.DEVNULL,
+                timeout=TEST_SECONDS_MAX,
+                capture_output=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0
+
+
+def too_much(failures: Failures) -> str | None:
+    """Why no second try would help; None where one may."""
+    elsewhere = [test for test in failures if not test.startswith(FOLDERS)]
+    if elsewhere:
+        return f"no second try: {elsewhere[0]} failed, which has no excuse"
+    if len(failures) > TRIED_MAX:
+        return f"no second try: {len(failures)} tests failed"
+    return None

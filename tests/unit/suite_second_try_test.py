@@ -1,0 +1,166 @@
+"""Tests with real processes have a second try, which is told; three of them fail no run."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from harness.suite.second_try import EVIDENCE, PASSED_MAX, TRIED_MAX, SecondTry
+from harness.tidy_checks import ROOT
+
+CONFTEST = """
+from harness.suite.second_try import SecondTry
+
+def pytest_addoption(parser):
+    parser.addoption("--second-try", action="store_true")
+
+def pytest_configure(config):
+    if config.getoption("--second-try") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SecondTry(config))
+"""
+FAILS_FIRST = """
+from pathlib import Path
+
+def test_{name}():
+    been = Path(__file__).with_suffix(".been")
+    was_here = been.exists()
+    been.touch()
+    print("printed by {name}")
+    assert was_here, "the first time"
+"""
+FAILS = """
+def test_{name}():
+    assert False, "each time"
+"""
+PASSES = """
+def test_{name}():
+    pass
+"""
+
+
+def project(folder: Path, tests: Mapping[str, str]) -> Path:
+    """Test files by path, each with one test."""
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
+    (folder / "conftest.py").write_text(CONFTEST)
+    for path, text in tests.items():
+        file = folder / f"tests/{path}_test.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text.format(name=file.stem.removesuffix("_test")))
+    return folder
+
+
+def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "--second-try", *options, "tests"],
+        cwd=folder,
+        env=outside | {"PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_what_passes_the_second_time_is_told_and_fails_nothing(tmp_path: Path) -> None:
+    tests = {"unit/sound": PASSES, "cluster/odd0": FAILS_FIRST, "compat/odd1": FAILS_FIRST}
+    found = run(project(tmp_path, tests), "-n", "2")
+    assert found.returncode == 0, found.stdout
+    told = found.stdout.partition("= passed at the second try =")[2]
+    for test in ("tests/cluster/odd0_test.py::test_odd0", "tests/compat/odd1_test.py::test_odd1"):
+        assert f"passed at the second try: {test}" in told
+        assert f"printed by {test[-4:]}" in told
+    assert told.count("AssertionError: the first time") >= 2
+    assert (tmp_path / EVIDENCE).read_text().count("passed at the second try: ") == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_fails_twice_fails_the_run(tmp_path: Path) -> None:
+    tests = {"cluster/bad": FAILS, "cluster/odd": FAILS_FIRST}
+    found = run(project(tmp_path, tests), "-n", "0")
+    assert found.returncode == pytest.ExitCode.TESTS_FAILED, found.stdout
+    assert "failed twice: tests/cluster/bad_test.py::test_bad" in found.stdout
+    assert "passed at the second try: tests/cluster/odd_test.py::test_odd" in found.stdout
+
+
+class Ended:
+    """A run with these failures, of which these fail again."""
+
+    def __init__(self, folder: Path, failed: Iterable[str], again: Collection[str] = ()) -> None:
+        self.exitstatus: int = pytest.ExitCode.TESTS_FAILED
+        self.tried: list[str] = []
+        self.lines: list[str] = []
+        config = SimpleNamespace(rootpath=folder)
+        tries = SecondTry(cast(pytest.Config, config), lambda test: self._passes(test, again))
+        for test in failed:
+            tries.pytest_runtest_logreport(failure_of(test))
+        tries.pytest_sessionfinish(cast(pytest.Session, self))
+        tries.pytest_terminal_summary(cast(pytest.TerminalReporter, self))
+
+    def _passes(self, test: str, again: Collection[str]) -> bool:
+        self.tried.append(test)
+        return test not in again
+
+    def section(self, title: str) -> None:
+        self.lines.append(title)
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def failure_of(test: str) -> pytest.TestReport:
+    return pytest.TestReport(test, (test, 0, test), {}, "failed", f"{test} has failed", "call")
+
+
+def named(folder: str, count: int) -> list[str]:
+    return [f"tests/{folder}/x_test.py::test_{at}" for at in range(count)]
+
+
+def test_each_failed_test_is_tried_once(tmp_path: Path) -> None:
+    failed = named("cluster", PASSED_MAX)
+    run = Ended(tmp_path, [*failed, failed[0]])  # one failed in its end, too
+    assert (run.exitstatus, run.tried) == (pytest.ExitCode.OK, failed)
+
+
+def test_more_than_three_that_pass_the_second_time_fail_the_run(tmp_path: Path) -> None:
+    run = Ended(tmp_path, named("compat", PASSED_MAX + 1))
+    assert run.exitstatus == pytest.ExitCode.TESTS_FAILED
+    assert run.lines[-1].endswith("more than 3: the run has failed")
+    assert (tmp_path / EVIDENCE).exists()
+
+
+def test_one_that_fails_again_fails_the_run(tmp_path: Path) -> None:
+    failed = named("cluster", 2)
+    run = Ended(tmp_path, failed, again=failed[:1])
+    assert run.exitstatus == pytest.ExitCode.TESTS_FAILED
+    assert run.lines[-1] == f"failed twice: {failed[0]}"
+
+
+@pytest.mark.parametrize(
+    ("failed", "said"),
+    [
+        (named("unit", 1), "no second try: tests/unit/x_test.py::test_0 failed"),
+        (named("cluster", 1) + named("tidy", 1), "no second try: tests/tidy/x_test.py"),
+        (named("cluster", TRIED_MAX + 1), f"no second try: {TRIED_MAX + 1} tests failed"),
+    ],
+    ids=["elsewhere", "also elsewhere", "very many"],
+)
+def test_where_no_second_try_would_help_there_is_none(
+    tmp_path: Path, failed: list[str], said: str
+) -> None:
+    run = Ended(tmp_path, failed)
+    assert (run.exitstatus, run.tried) == (pytest.ExitCode.TESTS_FAILED, [])
+    assert run.lines[-1].startswith(said)
+
+
+def test_a_run_without_failures_says_nothing_and_removes_old_evidence(tmp_path: Path) -> None:
+    evidence = tmp_path / EVIDENCE
+    evidence.write_text("old")
+    assert Ended(tmp_path, []).lines == []
+    assert not evidence.exists()
