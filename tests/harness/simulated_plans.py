@@ -35,8 +35,8 @@ PATIENCE_MS = 1_500
 TIME_MS = 20_000
 """For a plan."""
 _ROUND_TRIP_MS = 0.2
-_LATE_MS = (1, 3_000)
-"""When a copy of a request comes."""
+LATE_MS_MAX = 3_000
+"""A copy of a request comes at most so much later than the request."""
 
 
 class Died(Exception):  # noqa: N818 -- what becomes of a process
@@ -132,7 +132,7 @@ class PlanRunner(Living):
 
         timeline.after(_ROUND_TRIP_MS, lambda: self._send(broker, call, answered))
         if call.ask.api is not PRODUCE and self.rng.random() < self.troubles.copies:
-            late = self.rng.uniform(*_LATE_MS)
+            late = self.rng.uniform(1, LATE_MS_MAX)
             timeline.after(late, lambda: self._send(broker, call, lambda _outcome: None))
 
     def _send(self, broker: BrokerId, call: Call, heard: Callable[[Outcome], None]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from random import Random
 
 from harness.simulated_clients import Clients
-from harness.simulated_plans import PlanRunner, Troubles
+from harness.simulated_plans import LATE_MS_MAX, PlanRunner, Troubles
 from harness.simulated_sink import (
     LONG_MS,
     Checkpoint,
@@ -131,7 +131,7 @@ class SinkHistory:
             self.tasks = int(found[1])
         if "belongs to query other" in said:
             self.is_locked_out = True
-        elif found is None and self.others:
+        elif "checkpoint is older than the sink" in said and self.others:
             self.others.append(self.checkpoint)
             self.checkpoint = self.others.pop(0)
 
@@ -159,12 +159,14 @@ class SinkHistory:
     # -- the end
 
     def heal(self) -> None:
-        """Nothing fails any more; whoever is asleep wakes up, and goes on."""
+        """Nothing fails any more; whoever is asleep wakes up, and goes on. Copies of requests that
+        are still on their way come first: one of InitProducerId fences whoever has that id."""
         self.troubles.deaths = self.troubles.naps = self.troubles.lost = self.troubles.copies = 0
         for driver in self.drivers:
             driver.cuts = 0
         self.scene.heal()
         self._all_end()
+        self.cluster.run(LATE_MS_MAX)
 
     def complete(self) -> None:
         """Some more micro-batches, by as many runs as it takes."""
