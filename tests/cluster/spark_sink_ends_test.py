@@ -281,6 +281,44 @@ def test_another_number_of_tasks_goes_on_if_none_was_committed(place: Place, tas
     stand.holds((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2))
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("tasks", "point"),
+    [
+        (1, Point.ENDING),
+        (1, Point.ENDED),
+        (3, Point.ENDING),
+        (3, Point.BETWEEN),
+        (3, Point.ENDED),
+    ],
+)
+def test_a_driver_that_wakes_while_one_with_another_number_of_tasks_ends_commits_nothing(
+    place: Place, tasks: int, point: Point, version: int
+) -> None:
+    """Its tasks found nothing written. Since then the tasks of the other driver have taken their
+    ids over, so what its tasks found says nothing about what is committed now."""
+    stand = Stand(place)
+    rows = [*values_of(0, 0), *values_of(0, 1)]
+
+    def write_again() -> None:
+        stand.said.clear()
+        for number in range(tasks):
+            stand.write(0, number, values=rows[number::tasks])
+
+    with changed_answers(place, version) as (late, _):
+        for number in (1, 0):  # the driver ends the one that began first
+            stand.write(0, number, client=late)
+        said = stand.messages
+        write_again()
+        with pytest.raises(Died):
+            stand.finish(0, reached=dies_at(point))
+        with pytest.raises(SinkError):
+            Committer(late, stand.options(), stand.sink).finish(Batch(QUERY, 0), said)
+    write_again()
+    stand.finish(0)
+    stand.holds((0, 0), (0, 1))
+
+
 def test_fewer_tasks_are_refused_if_a_part_that_they_do_not_have_is_committed(
     place: Place,
 ) -> None:

@@ -221,6 +221,15 @@ class TestADriver:
         beyond = [PartMarker(N, "q", MINE)]
         assert not decide(RULES, Batch("q", N), [opened(0)], ending(N), beyond).is_complete
 
+    def test_confirms_the_parts_that_tasks_of_another_number_may_have_taken_over(self) -> None:
+        def disputed(tasks: int) -> list[int]:
+            beyond = [PartMarker(N, "q", MINE)] * max(0, 2 - tasks)
+            parts = [opened(number) for number in range(tasks)]
+            found = decide(RULES, Batch("q", N), parts, ending(N), beyond)
+            return sorted(one.partition for one in found.disputed)
+
+        assert [disputed(tasks) for tasks in (1, 2, 3)] == [[0], [], [0, 1]]
+
     def test_refuses_another_number_of_tasks_if_a_part_is_or_may_be_committed(self) -> None:
         batch, after = Batch("q", N), PartMarker(N + 1, "q", MINE)
         for rules in (RULES, KEEPS):

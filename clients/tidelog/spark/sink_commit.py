@@ -19,6 +19,7 @@ from tidelog.clients.producer.transaction import (
     commit_offsets,
     end_transaction,
 )
+from tidelog.clients.producer.transactional import OpenTransaction
 from tidelog.clients.together import Failure, results, together
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.spark.options import SinkOptions
@@ -35,6 +36,7 @@ from tidelog.spark.sink_markers import (
     PartMarker,
     SinkMarker,
     part_marker,
+    part_metadata,
     sink_marker,
     sink_metadata,
 )
@@ -136,6 +138,7 @@ def finish(view: ClusterView, work: Finish, messages: Sequence[Written | None]) 
         return
     before = known or SinkMarker(batch.number)
     if decision.open:
+        yield from _confirm(view, work, decision.disputed)
         ending = SinkMarker(
             batch.number,
             batch.query,
@@ -215,11 +218,12 @@ def _commit_markers(
     view: ClusterView, work: Finish, me: Identity, markers: Mapping[str, _Marker]
 ) -> Plan[Identity]:
     """In a transaction of the sink's own id: refused where another driver has taken that over."""
-    name, bumps = work.sink.name, work.takes_epochs
-    plans = [_add_marker(view, work, me, group, marker) for group, marker in markers.items()]
+    sink, bumps = work.sink, work.takes_epochs
+    mine = OpenTransaction(sink.name, me, bumps)
+    plans = [_add_marker(view, sink, mine, group, marker) for group, marker in markers.items()]
     try:
         results((yield from together(plans)))
-        return (yield from end_transaction(view, name, me, committed=True, bumps=bumps))
+        return (yield from end_transaction(view, sink.name, me, committed=True, bumps=bumps))
     except Rejected as error:
         if error.code not in TAKEN_OVER:
             raise
@@ -230,15 +234,37 @@ def _commit_markers(
 
 
 def _add_marker(
-    view: ClusterView, work: Finish, me: Identity, group: str, marker: _Marker
+    view: ClusterView, sink: Sink, transaction: OpenTransaction, group: str, marker: _Marker
 ) -> Plan[None]:
-    """Make a marker part of the open transaction of the sink's own id."""
-    sink, bumps = work.sink, work.takes_epochs
+    """Make a group's marker part of an open transaction."""
+    name, identity, bumps = transaction
     if not bumps:
-        yield from add_offsets(view, sink.name, me, group)
+        yield from add_offsets(view, name, identity, group)
     member = Membership(group, metadata=marker.metadata)
     offsets = {sink.marker: marker.offset}
-    yield from commit_offsets(view, sink.name, me, member, offsets, bumps=bumps)
+    yield from commit_offsets(view, name, identity, member, offsets, bumps=bumps)
+
+
+def _confirm(view: ClusterView, work: Finish, parts: Sequence[Written]) -> Plan[None]:
+    """Add the markers of open parts to their transactions once more, which the cluster refuses if
+    the part's id has been taken over since. If it has not, then the other driver's task had it
+    before, and that driver can commit that part no more."""
+    outcomes = yield from together([_mark_again(view, work, one) for one in parts])
+    for one, outcome in zip(parts, outcomes, strict=True):
+        if isinstance(outcome, Rejected) and outcome.code in TAKEN_OVER:
+            raise SinkError(
+                f"{work.rules.name}: another driver, with another number of tasks, has taken over "
+                f"task {one.partition} of micro-batch {work.batch.number} ({outcome.code.name}): "
+                f"let one query alone have this {work.rules.option}, and start it again"
+            ) from outcome
+    results(outcomes)
+
+
+def _mark_again(view: ClusterView, work: Finish, part: Written) -> Plan[None]:
+    assert part.open is not None
+    marker = _Marker(work.batch.number + 1, part_metadata(work.batch.query, part.total))
+    group = work.sink.part(part.partition)
+    yield from _add_marker(view, work.sink, part.open.transaction, group, marker)
 
 
 def _end_all(view: ClusterView, work: Finish, decision: Decision) -> Plan[None]:

@@ -58,6 +58,9 @@ class Decision:
     """Parts whose transactions are open, the oldest first."""
     tasks: int
     """How many tasks the micro-batch has."""
+    disputed: Sequence[Written] = ()
+    """Open parts of which it must be confirmed, before anything is committed, that no other driver
+    can commit them."""
 
 
 def part_is_written(
@@ -100,7 +103,21 @@ def decide(
         _check_number(rules, batch, done, sink, beyond)
         _check_parts(rules, batch.number, done)
     still_open = sorted((one for one in done if one.open is not None), key=_began)
-    return Decision(rows, is_complete, still_open, len(done))
+    disputed = [] if is_complete else _disputed(batch.number, len(done), still_open, sink)
+    return Decision(rows, is_complete, still_open, len(done), disputed)
+
+
+def _disputed(
+    batch: int, tasks: int, still_open: Sequence[Written], sink: SinkMarker | None
+) -> Sequence[Written]:
+    """Another driver said that it ends this micro-batch with another number of tasks. If one of its
+    tasks took a part over after ours had found nothing written there, that driver may commit that
+    part, or has done it already, and the parts that it does not have would be committed beside it.
+    With the same number of tasks it would have taken over all of ours, whose ends are refused."""
+    ending = sink.ending if sink is not None and sink.is_ending(batch) else None
+    if ending is None or ending.parts == tasks:
+        return ()
+    return [one for one in still_open if one.partition < ending.parts]
 
 
 def must_renew(sink: SinkMarker, tasks: int, now_ms: int) -> bool:
