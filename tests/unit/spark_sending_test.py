@@ -3,6 +3,7 @@
 import base64
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ from pyspark.sql.types import StructType
 from tidelog.spark import sending
 from tidelog.spark.datasource import TidelogDataSource
 from tidelog.spark.sending import RegisteredSource
+from tidelog.spark.version import VERSION
 
 SOURCE = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "tides"}
 LOAD = """
-import base64, sys
-for name in sys.argv[2:]:
-    sys.modules[name] = None
+import base64, sys, types
+for word in sys.argv[2:]:
+    name, _, version = word.partition("=")
+    sys.modules[name] = types.SimpleNamespace(VERSION=version) if version else None
 from pyspark import cloudpickle
 found = cloudpickle.loads(base64.b64decode(sys.argv[1]))
 print(type(found).__name__, getattr(found, "options", {}).get("subscribe"))
@@ -64,6 +67,22 @@ def test_a_python_with_tidelog_has_the_same_source(kind: type[DataSource]) -> No
     named, schema = done.stdout.splitlines()
     assert named == f"{kind.__name__} tides"
     assert schema == source_of(kind).schema()
+
+
+@pytest.mark.parametrize("kind", [TidelogDataSource, RegisteredSource])
+@pytest.mark.parametrize(
+    ("there", "named"),
+    [("tidelog.spark.version=0.0.9", "0.0.9"), ("tidelog.spark.version", "of before 0.1.0")],
+)
+def test_a_python_with_another_version_of_tidelog_names_both(
+    kind: type[DataSource], there: str, named: str
+) -> None:
+    last = opened_by_another_python(source_of(kind), there).stderr.splitlines()[-1]
+    assert f" has tidelog {named}, and the one that sent it work has tidelog {VERSION}: " in last
+
+
+def test_the_version_that_is_compared_is_that_of_the_package() -> None:
+    assert metadata.version("tidelog") == VERSION
 
 
 def test_sent_files_are_found_where_spark_puts_them_and_not_where_it_looks(

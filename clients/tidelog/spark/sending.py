@@ -3,9 +3,11 @@
 Spark pickles data sources, readers and writers, and pickles a class by its name. A Python that
 cannot import that name fails with a bare "No module named 'tidelog'". So what is pickled first is
 code of this module, by its content and not by its name: it needs nothing but Python and Spark,
-helps Python to find tidelog where Spark does not look for it, and says what to do if it is missing.
+helps Python to find tidelog where Spark does not look for it, and says what to do if it is missing,
+or if it is another version, for what processes send each other has no form that versions share.
 """
 
+import importlib
 import os
 import pickle
 import platform
@@ -23,15 +25,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tidelog.spark.version import VERSION
+
 _PICKLER: Final[Any] = cloudpickle  # which has no types
 
 
 class Sent:
     """An object that Spark sends to other processes."""
 
-    def __reduce__(self) -> tuple[Callable[[bytes], object], tuple[bytes]]:
+    def __reduce__(self) -> tuple[Callable[[bytes, str], object], tuple[bytes, str]]:
         content: bytes = _PICKLER.dumps((type(self), self.__getstate__()))
-        return _opened, (content,)
+        return _opened, (content, VERSION)
 
 
 class RegisteredSource(DataSource):
@@ -67,21 +71,22 @@ class RegisteredSource(DataSource):
 
     def _made(self) -> Any:  # noqa: ANN401 -- the module of its class may be missing here
         by_name = b"ctidelog.spark.datasource\nTidelogDataSource\n."
-        return _found(by_name)(self.options)
+        return _found(by_name, VERSION)(self.options)
 
 
-def _opened(content: bytes) -> object:
-    """The object that was pickled."""
-    kind, state = _found(content)
+def _opened(content: bytes, version: str) -> object:
+    """The object that was pickled by this version of tidelog."""
+    kind, state = _found(content, version)
     sent: object = kind.__new__(kind)
     sent.__dict__.update(state or {})
     return sent
 
 
-def _found(content: bytes) -> Any:  # noqa: ANN401 -- whatever was pickled
+def _found(content: bytes, version: str) -> Any:  # noqa: ANN401 -- whatever was pickled
     """What a pickle holds whose classes Python may not find."""
     _see_sent_files()
     try:
+        _check_version(version)
         return pickle.loads(content)  # noqa: S301 -- from the driver of the same query
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(_advice(error.name or ""), name=error.name) from None
@@ -94,6 +99,21 @@ def _see_sent_files() -> None:
         above = path.replace(f"{os.sep}streaming_job", "")
         if above not in sys.path and os.path.exists(above):  # noqa: PTH110 -- sent with its code
             sys.path.append(above)
+
+
+def _check_version(sender: str) -> None:
+    try:
+        mine: str = importlib.import_module("tidelog.spark.version").VERSION
+    except ModuleNotFoundError as error:
+        if error.name != "tidelog.spark.version":
+            raise
+        mine = "of before 0.1.0"
+    if mine != sender:
+        raise RuntimeError(
+            f"this Python of Spark ({sys.executable} on {platform.node()}) has tidelog {mine}, and "
+            f"the one that sent it work has tidelog {sender}: install the same version in both, or "
+            "send it with the program; docs/spark-cluster.md shows both"
+        )
 
 
 def _advice(module: str) -> str:
