@@ -5,12 +5,13 @@ A row is a number, the next one of an endless source. A micro-batch has the rows
 them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
 
-from harness.living import Life
+from harness.living import Life, Wish
 from harness.produce_raw import batch_of
 from harness.simulated_plans import Died, PlanRunner
 from tidelog.clients.asking import Answered, Ask, Call, Pause, Plan
@@ -35,6 +36,10 @@ from tidelog.spark.sink_markers import part_metadata
 from tidelog.spark.tasks import Kept, Open, SinkError, TaskInfo, Total, Written, go_on
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
 from tidelog.wire.messages import k00_produce as k00
+from tidelog.wire.messages.k08_offset_commit import API as OFFSET_COMMIT
+from tidelog.wire.messages.k22_init_producer_id import API as INIT_PRODUCER_ID
+from tidelog.wire.messages.k26_end_txn import API as END_TXN
+from tidelog.wire.messages.k28_txn_offset_commit import API as TXN_OFFSET_COMMIT
 from tidelog.wire.records import TRANSACTIONAL_BIT, Origin
 
 TOPIC: Final = "t"
@@ -46,6 +51,8 @@ ATTEMPT_MS: Final = 8_000
 HOST_SPEED: Final = 10_000
 """How much faster the clocks of hosts run than simulated time: some markers of unused parts are
 then old enough to be committed again."""
+CHANGES: Final = (INIT_PRODUCER_ID, OFFSET_COMMIT, TXN_OFFSET_COMMIT, END_TXN)
+"""What a driver changes in the cluster."""
 TROUBLES: Final = (ClientError, Rejected, SinkError)
 
 
@@ -98,9 +105,23 @@ class Terms:
 
     takes_epochs: bool
     timeout_ms: int
+    clocks_differ_ms: int = 0
+    """By how much the clock of a process is ahead of the cluster's, or behind it, at most."""
     rules: Rules = Rules(SINK.name)
     commits_in_tasks: bool = False
     """A planted fault: a task takes the end of its input for the end of its rows."""
+
+
+class Clock:
+    """Of the host of one process."""
+
+    def __init__(self, runner: PlanRunner, terms: Terms) -> None:
+        self._cluster = runner.cluster
+        differs_ms = terms.clocks_differ_ms
+        self._ahead_ms = runner.rng.randint(-differs_ms, differs_ms) if differs_ms else 0
+
+    def now_ms(self) -> int:
+        return self._cluster.now // ms(1) * HOST_SPEED + self._ahead_ms
 
 
 def total_of(rows: Sequence[int]) -> Total:
@@ -115,6 +136,7 @@ class Attempt(PlanRunner):
     def __init__(self, runner: PlanRunner, terms: Terms, task: TaskInfo, rows: list[int]) -> None:
         super().__init__(runner.cluster, runner.rng, runner.troubles)
         self.terms = terms
+        self.clock = Clock(self, terms)
         self.task = task
         self.rows = rows
         """As far as they came: its input may have ended early."""
@@ -130,7 +152,7 @@ class Attempt(PlanRunner):
     def _attempt(self) -> Life:
         terms, task = self.terms, self.task
         name = SINK.part(task.partition)
-        began_ms = self.cluster.now // ms(1) * HOST_SPEED
+        began_ms = self.clock.now_ms()
         yield from self.runs(refresh(self.view, [TOPIC]))
         me = yield from self.runs(init_producer_id(self.view, name, timeout_ms=terms.timeout_ms))
         part, sink = yield from self.runs(read_markers(self.view, SINK, task.partition))
@@ -174,11 +196,16 @@ class Driver(PlanRunner):
     ) -> None:
         super().__init__(runner.cluster, runner.rng, runner.troubles)
         self.terms = terms
+        self.clock = Clock(self, terms)
         self.checkpoint = checkpoint
         self.tasks = tasks
         self.batches = batches
         self.cuts = 0.0
         """Of so many attempts the input ends early."""
+        self.dozes = 0.0
+        """How likely it stands still for seconds before it changes something in the cluster."""
+        self.on_doze: Callable[[], None] = lambda: None
+        """Called when it is about to do so."""
         self.error: Exception | None = None
         self.claimed: list[int] = []
         """Rows of the micro-batches that this run has told Spark are done."""
@@ -208,12 +235,22 @@ class Driver(PlanRunner):
             Batch(self.checkpoint.query, number, planned.digest),
             terms.timeout_ms,
             takes_epochs=terms.takes_epochs,
-            now_ms=self.cluster.now // ms(1) * HOST_SPEED,
+            now_ms=self.clock.now_ms(),
             reached=go_on,
         )
         yield from self.runs(finish(self.view, work, messages))
         self.claimed += range(planned.start, planned.end)
         self.checkpoint.done.add(number)
+
+    def _grant(self, wish: Wish, come: Callable[[Any], None]) -> None:
+        kind, what = wish
+        changes = kind == "ask" and any(call.ask.api in CHANGES for call in what)
+        if not (changes and self.dozes and self.rng.random() < self.dozes):
+            super()._grant(wish, come)
+            return
+        self.on_doze()
+        wakes = partial(super()._grant, wish, come)
+        self.cluster.timeline.after(self.rng.uniform(500, 6_000), wakes)
 
     def _all_tasks(self, number: int, planned: Planned) -> Life:
         """One attempt after the other where one fails; now and then one beside the other."""

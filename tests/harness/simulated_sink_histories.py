@@ -1,6 +1,7 @@
 """One drawn life of an exactly-once sink in a simulated cluster: inputs that end early, attempts
-beside each other, drivers that die or sleep at any step, checkpoints that are restored;
-coordinators and brokers die, messages are lost or come twice, transactions run out of time.
+beside each other, drivers that die or sleep at any step while others with other numbers of tasks go
+on, hosts whose clocks differ, checkpoints that are restored; coordinators and brokers die, messages
+are lost or come twice, transactions run out of time.
 
 In the end all is healed, and the query is started until it has done some more micro-batches; a user
 does what a refusal tells. Then each row of each micro-batch that Spark was told is done must be
@@ -37,10 +38,16 @@ KINDS = (
     "restored",
     "tasks",
     "intruder",
+    "beside",
+    "clocks",
 )
 RUNS = 5
+RUNS_BESIDE = 10
+"""If drivers are to be active at once: few of them meet where it matters."""
 BATCHES = 3
 """Of each run, if nothing stops it."""
+CLOCKS_DIFFER_MS = 20_000_000
+"""A few hours: what a driver has noted may lie in the future of the next one."""
 RUN_WITHIN_MS = 400_000
 HEALS_WITHIN_MS = 90_000
 OTHERS_FIRST = 1_000_000
@@ -79,7 +86,7 @@ class SinkHistory:
         self._runs = 0
 
     def run(self) -> None:
-        for _ in range(RUNS):
+        for _ in range(RUNS_BESIDE if "beside" in self.kinds else RUNS):
             self._run()
         self.heal()
         self.complete()
@@ -94,7 +101,10 @@ class SinkHistory:
             self.checkpoint = self.rng.choice(self.backups[-2:]).copy()
         self.backups.append(self.checkpoint.copy())
         tasks = self.tasks
-        if "tasks" in self.kinds and self.rng.random() < 0.4:
+        asleep = [one.tasks for one in self.drivers if not one.is_over]
+        if "beside" in self.kinds and asleep:
+            tasks = self.rng.choice([one for one in range(1, 5) if one != asleep[-1]])
+        elif "tasks" in self.kinds and self.rng.random() < 0.4:
             tasks = self.rng.randint(1, 4)
         timeout_ms = self.rng.choice([400, 2_000]) if "expires" in self.kinds else LONG_MS
         driver = self._driver(self.checkpoint, tasks, timeout_ms)
@@ -105,7 +115,10 @@ class SinkHistory:
                 is_replaced.append(True)
 
         driver.on_nap = sleeps
+        is_alone = all(one.is_over for one in self.drivers if one is not driver)
+        driver.on_doze = lambda: is_replaced.append(True) if is_alone else None
         driver.cuts = 0.3 if "cuts" in self.kinds else 0
+        driver.dozes = (0.25 if is_alone else 0.08) if "beside" in self.kinds else 0
         if "intruder" in self.kinds and self.rng.random() < 0.15:
             self._driver(Checkpoint("other", OTHERS_FIRST), tasks, timeout_ms)
         self._faults()
@@ -114,7 +127,12 @@ class SinkHistory:
 
     def _driver(self, checkpoint: Checkpoint, tasks: int, timeout_ms: int) -> Driver:
         process = PlanRunner(self.cluster, Random(self.rng.random()), self.troubles)
-        terms = Terms(self.takes_epochs, timeout_ms, commits_in_tasks=self.commits_in_tasks)
+        terms = Terms(
+            self.takes_epochs,
+            timeout_ms,
+            CLOCKS_DIFFER_MS if "clocks" in self.kinds else 0,
+            commits_in_tasks=self.commits_in_tasks,
+        )
         driver = Driver(process, terms, checkpoint, tasks=tasks, batches=BATCHES)
         self.drivers.append(driver)
         driver.live(surviving(driver.lives()))
@@ -163,7 +181,7 @@ class SinkHistory:
         are still on their way come first: one of InitProducerId fences whoever has that id."""
         self.troubles.deaths = self.troubles.naps = self.troubles.lost = self.troubles.copies = 0
         for driver in self.drivers:
-            driver.cuts = 0
+            driver.cuts = driver.dozes = 0
         self.scene.heal()
         self._all_end()
         self.cluster.run(LATE_MS_MAX)

@@ -5,12 +5,14 @@ A failure names its seed: `SinkHistory(seed).run()` is the same history again, s
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from harness import sink_plants as plants
 from harness.budgets import Histories
 from harness.planting import Plant, Planting
+from harness.simulated_plans import LATE_MS_MAX, PlanRunner
 from harness.simulated_sink_histories import SinkHistory
 
 PLANTS: Mapping[Plant, Sequence[str]] = {
@@ -18,7 +20,8 @@ PLANTS: Mapping[Plant, Sequence[str]] = {
     plants.driver_ends_without_ending: ("deaths", "naps", "tasks"),
     plants.skip_by_number_only: ("deaths", "restored", "cuts"),
     plants.ignore_a_refused_end: ("naps", "cuts", "expires"),
-    plants.drivers_do_not_fence_each_other: ("cuts", "deaths", "naps", "tasks"),
+    plants.drivers_do_not_fence_each_other: ("beside", "clocks"),
+    plants.believe_what_tasks_found: ("beside", "clocks", "deaths"),
 }
 """Each with the events of the histories that look for it."""
 
@@ -36,6 +39,26 @@ def test_whatever_happens_each_row_is_committed_once_or_the_run_is_refused(
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda one: one.__name__)
 def test_a_fault_in_the_sink_would_be_found(plant: Plant, planting: Planting) -> None:
     planting.is_found(plant, lambda seed: SinkHistory(seed, PLANTS[plant]).run())
+
+
+@pytest.mark.slow
+def test_no_late_copy_of_a_request_comes_after_a_history_is_healed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may fence a driver that is to show that the query goes on."""
+    history, sent = SinkHistory(1, ("copies",)), list[int]()
+    send = PlanRunner._send
+
+    def noted(runner: PlanRunner, *words: Any) -> None:
+        sent.append(runner.cluster.now)
+        send(runner, *words)
+
+    monkeypatch.setattr(PlanRunner, "_send", noted)
+    history._run()
+    history.heal()
+    healed = history.cluster.now
+    history.cluster.run(2 * LATE_MS_MAX)
+    assert max(sent) < healed
 
 
 @pytest.mark.slow
