@@ -1,5 +1,6 @@
 """What can happen to an exactly-once sink while its driver ends the transactions of its tasks."""
 
+import re
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,14 +15,19 @@ from harness.spark_stand import QUERY, Died, Stand, another_client, dies_at
 from harness.spark_tasks import ROWS, attempts, values_of
 from harness.transaction_raw import end_of
 from tidelog.clients.admin.group_offsets import commit_offsets as group_commit
-from tidelog.clients.asking import Ask
+from tidelog.clients.asking import Ask, Plan
 from tidelog.clients.producer.identity import init_producer_id
+from tidelog.clients.producer.sender import Identity
 from tidelog.clients.producer.transaction import end_transaction
+from tidelog.kernel.instant import s
+from tidelog.spark import sink_commit
 from tidelog.spark.exactly_once import Committer, Writer
 from tidelog.spark.sink_decisions import RENEWED_AFTER_MS, Batch
 from tidelog.spark.sink_markers import sink_marker, sink_metadata
 from tidelog.spark.tasks import Point, SinkError, TaskInfo
 from tidelog.wire.errors import ErrorCode, Rejected
+from tidelog.wire.messages.k09_offset_fetch import API as OFFSET_FETCH
+from tidelog.wire.messages.k26_end_txn import API as END_TXN
 from tidelog.wire.messages.k28_txn_offset_commit import API as TXN_OFFSET_COMMIT
 
 pytestmark = pytest.mark.slow
@@ -45,6 +51,10 @@ def make_old(stand: Stand) -> int:
     client, offsets = stand.place.client, {stand.sink.marker: known.offset}
     client.run(group_commit(client.view, stand.sink.name, offsets, said))
     return known.renewed_ms
+
+
+def commit(place: Place, name: str, identity: Identity, bumps: bool) -> Plan[Identity]:  # noqa: FBT001 -- as it is kept
+    return end_transaction(place.client.view, name, identity, committed=True, bumps=bumps)
 
 
 @pytest.mark.parametrize("point", [Point.ENDING, Point.BETWEEN, Point.ENDED, Point.COMPLETE])
@@ -151,6 +161,63 @@ def test_an_end_that_is_refused_fails_the_micro_batch_if_the_marker_does_not_say
     assert not stand.write(0, 1).skipped
     stand.finish(0)
     stand.holds((0, 0), (0, 1))
+
+
+@pytest.mark.parametrize("began_ago_ms", [3_600_000, -3_600_000])
+def test_a_refused_end_is_explained_also_if_the_clocks_of_hosts_differ(
+    place: Place, began_ago_ms: int
+) -> None:
+    """Only the host of the task knows when the task began."""
+    stand = Stand(place)
+    said = stand.write(0, 0)
+    assert said.open is not None
+    began = said.open._replace(began_ms=said.open.began_ms - began_ago_ms)
+    stand.said[0] = replace(said, open=began)
+    place.client.run(init_producer_id(place.client.view, stand.sink.part(0)))
+    with pytest.raises(SinkError) as refused_end:
+        stand.finish(0)
+    text = str(refused_end.value)
+    assert "if the clocks of the task's host and the driver differ" in text
+    assert re.search(r"kafka\.transaction\.timeout\.ms=\d+ is too short", text)
+    assert "another attempt of this task, or another program, has taken transactional id" in text
+
+
+def test_an_attempt_that_was_overtaken_before_it_read_its_marker_says_so_soon(
+    place: Place,
+) -> None:
+    """The other attempt's open transaction may change that marker until the driver ends it."""
+    stand = Stand(place)
+    with another_client(place) as rival, changed_answers(place, 2) as (client, network):
+
+        def overtaken(ask: Ask) -> None:
+            if ask.api is OFFSET_FETCH:
+                network.before = lambda _ask: None
+                stand.write(0, 0, client=rival)
+
+        network.before = overtaken
+        with pytest.raises(SinkError, match="another attempt of task 0 of micro-batch 0 has begun"):
+            stand.write(0, 0, client=client)
+    stand.finish(0)
+    stand.holds((0, 0))
+
+
+def test_the_time_for_an_answer_is_not_the_time_for_the_ends_of_all_tasks(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A micro-batch of hundreds of tasks has as many transactions to end."""
+    monkeypatch.setattr(sink_commit, "ENDED_TOGETHER", 1)
+    stand = Stand(place)
+    with changed_answers(place, 2) as (client, network):
+
+        def takes_long(ask: Ask) -> None:
+            if ask.api is END_TXN:
+                network.ahead_ns += s(20)  # of the 30 that the client waits
+
+        for number in range(4):
+            stand.write(0, number, client=client)
+        network.before = takes_long
+        stand.finish(0, client=client)
+    stand.holds(*((0, number) for number in range(4)))
 
 
 def test_an_attempt_that_wakes_before_the_end_fails_the_micro_batch_and_nothing_is_lost(
@@ -272,11 +339,8 @@ def test_another_number_of_tasks_goes_on_if_none_was_committed(place: Place, tas
     for number in range(tasks):
         stand.write(0, number, values=rows[number::tasks])
     stand.finish(0)
-    name, identity, bumps = left.transaction
     with pytest.raises(Rejected):  # the first driver wakes up, and ends what it was told of
-        place.client.run(
-            end_transaction(place.client.view, name, identity, committed=True, bumps=bumps)
-        )
+        place.client.run(commit(place, *left.transaction))
     stand.micro_batch(1, 3)
     stand.holds((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2))
 

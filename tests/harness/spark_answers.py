@@ -56,6 +56,8 @@ class ChangedAnswers:
         """How often the end of a part's transaction was asked for."""
         self.before: Callable[[Ask], None] = lambda _ask: None
         """Called before a request goes out."""
+        self.ahead_ns = 0
+        """So much time has passed besides that of the clock."""
 
     @property
     def features(self) -> Features:
@@ -64,7 +66,7 @@ class ChangedAnswers:
         return Features(known.epoch, {**known.levels, "transaction.version": self._version})
 
     def now(self) -> Instant:
-        return self._network.now()
+        return Instant(self._network.now() + self.ahead_ns)
 
     def ask(self, to: Address, ask: Ask) -> Ticket:
         self.before(ask)
@@ -75,6 +77,7 @@ class ChangedAnswers:
         return ticket
 
     def poll(self, until: Instant) -> list[Outcome]:
+        until = Instant(until - self.ahead_ns)
         return [self._changed(one) for one in self._network.poll(until)]
 
     def _changed(self, outcome: Outcome) -> Outcome:

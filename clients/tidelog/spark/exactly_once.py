@@ -66,7 +66,7 @@ from tidelog.spark.tasks import (
     go_on,
 )
 from tidelog.spark.writing import open_topic, producer_settings, write_rows
-from tidelog.wire.errors import Rejected
+from tidelog.wire.errors import ErrorCode, Rejected
 
 _ABORT_NS: Final = s(10)
 """For an abort after a failure; then the cluster does it when the transaction's time is up."""
@@ -81,8 +81,8 @@ def rules_of(options: SinkOptions, sink: Sink) -> Rules:
     )
 
 
-class Writer:
-    """A task's part: writes the rows of one micro-batch, unless they are committed already."""
+class _Side:
+    """What a task and the driver both have."""
 
     def __init__(
         self, client: Client, options: SinkOptions, sink: Sink, *, reached: Reached = go_on
@@ -93,13 +93,17 @@ class Writer:
         self._rules = rules_of(options, sink)
         self._reached = reached
 
+
+class Writer(_Side):
+    """A task's part: writes the rows of one micro-batch, unless they are committed already."""
+
     def write(self, task: TaskInfo, batches: Iterable[Any]) -> Written:
         """Read `batches` to their end, in any case; what the driver needs to know."""
         name = self._sink.part(task.partition)
         began_ms = _now_ms()
         producer = TransactionalProducer(self._client, producer_settings(self._options, name))
         open_topic(self._client, producer, self._sink.marker[0])
-        part, sink = self._client.run(read_markers(self._client.view, self._sink, task.partition))
+        part, sink = self._markers(task)
         if part_is_written(self._rules, task, part, sink):
             total = _drained(batches, self._options)
             return Written(
@@ -112,6 +116,19 @@ class Writer:
             _abort(producer)
             self._check_time(error, began_ms)
             raise
+
+    def _markers(self, task: TaskInfo) -> tuple[PartMarker | None, SinkMarker | None]:
+        client, sink = self._client, self._sink
+        try:
+            return client.run(read_markers(client.view, sink, task.partition))
+        except Rejected as error:
+            if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise
+            raise SinkError(
+                f"{self._rules.name}: another attempt of task {task.partition} of micro-batch "
+                f"{task.batch} has begun since, and is writing ({error.code.name}): let one query "
+                f"alone have this {self._rules.option}, without speculative execution"
+            ) from error
 
     def _check_time(self, error: BaseException, began_ms: int) -> None:
         """A coordinator that aborts a transaction when its time is up takes an epoch for that. The
@@ -150,17 +167,8 @@ class Writer:
         return Written(task.partition, rows, total=prints.total, open=left)
 
 
-class Committer:
+class Committer(_Side):
     """The driver's part: commits what the tasks of a micro-batch have written."""
-
-    def __init__(
-        self, client: Client, options: SinkOptions, sink: Sink, *, reached: Reached = go_on
-    ) -> None:
-        self._client = client
-        self._options = options
-        self._sink = sink
-        self._rules = rules_of(options, sink)
-        self._reached = reached
 
     def finish(self, batch: Batch, messages: Sequence[Written | None]) -> None:
         """Before Spark notes that the micro-batch is done. SinkError, ClientError or Rejected where

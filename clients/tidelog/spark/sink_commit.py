@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidelog.clients.admin.group_offsets import CommittedOffset, stable_offset
-from tidelog.clients.asking import Plan
+from tidelog.clients.asking import Pause, Plan
 from tidelog.clients.cluster_view import ClusterView
 from tidelog.clients.failures import ClientError
 from tidelog.clients.producer.identity import init_producer_id
@@ -45,6 +45,13 @@ from tidelog.wire.errors import ErrorCode, Rejected
 
 _UNSTABLE_TRIES: Final = 4
 """How often a marker is read that an open transaction may change, before that one is ended."""
+_OWN_TRIES: Final = 12
+"""The same for a task's own marker: about eight seconds. What the task has taken over has ended, so
+only the transaction of an attempt that began later can be open."""
+ENDED_TOGETHER: Final = 100
+"""How many transactions are ended at once; then the time that the cluster has to answer
+(kafka.default.api.timeout.ms) begins again, so that it need not be enough for hundreds of tasks."""
+_PROGRESS: Final = Pause(0, "transactions are ended", renews=True)
 TAKEN_OVER: Final = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -100,11 +107,15 @@ class Finish:
 def read_markers(
     view: ClusterView, sink: Sink, part: int
 ) -> Plan[tuple[PartMarker | None, SinkMarker | None]]:
-    """Of a part whose transactional id was just taken over, and of its sink, in one go."""
+    """Of a part whose transactional id was just taken over, and of its sink, in one go. Rejected
+    with UNSTABLE_OFFSET_COMMIT if another attempt has taken it over since, and is writing."""
     mine, whole = results(
         (
             yield from together(
-                [stable_offset(view, sink.part(part), sink.marker), _settled(view, sink, sink.name)]
+                [
+                    stable_offset(view, sink.part(part), sink.marker, tries=_OWN_TRIES),
+                    _settled(view, sink, sink.name),
+                ]
             )
         )
     )
@@ -270,10 +281,14 @@ def _mark_again(view: ClusterView, work: Finish, part: Written) -> Plan[None]:
 def _end_all(view: ClusterView, work: Finish, decision: Decision) -> Plan[None]:
     """The oldest first and alone: if its time is up, nothing is committed yet."""
     oldest, others = decision.open[:1], decision.open[1:]
+    yield _PROGRESS
     yield from _end(view, work, oldest)
     if oldest and others:
         work.reach(Point.BETWEEN)
-    yield from _end(view, work, others)
+    for first in range(0, len(others), ENDED_TOGETHER):
+        yield _PROGRESS
+        yield from _end(view, work, others[first : first + ENDED_TOGETHER])
+    yield _PROGRESS
 
 
 def _end(view: ClusterView, work: Finish, parts: Sequence[Written]) -> Plan[None]:
@@ -309,13 +324,14 @@ def _cause(work: Finish, part: Written, name: str, refused: Rejected) -> str:
     code, passed = refused.code.name, work.now_ms - part.open.began_ms
     if refused.code not in TAKEN_OVER:
         return code
-    if passed >= work.timeout_ms:
-        return f"{code}: {too_late(work.timeout_ms, passed)}"
-    return (
-        f"{code}: another attempt of this task, or another program, has taken transactional id "
-        f"{name} over; let one query alone have this {work.rules.option}, without speculative "
-        "execution, and start it again"
+    late = too_late(work.timeout_ms, passed)
+    overtaken = (
+        f"another attempt of this task, or another program, has taken transactional id {name} "
+        f"over; let one query alone have this {work.rules.option}, without speculative execution, "
+        "and start it again"
     )
+    likely, other = (late, overtaken) if passed >= work.timeout_ms else (overtaken, late)
+    return f"{code}: {likely}; or, if the clocks of the task's host and the driver differ: {other}"
 
 
 def too_late(limit_ms: int, passed_ms: int) -> str:
