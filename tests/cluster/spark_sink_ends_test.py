@@ -430,6 +430,22 @@ def test_an_interrupted_end_is_finished_before_the_delivery_is_switched(place: P
     stand.holds_values([b"whole", *(value for task in tasks for value in values_of(*task))])
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_delivery_is_switched_if_no_task_was_committed(place: Place, parts: int) -> None:
+    stand = Stand(place)
+    for number in (0, 1):
+        stand.write(0, number)
+    left = stand.messages[1].open
+    assert left is not None
+    with pytest.raises(Died):
+        stand.finish(0, reached=dies_at(Point.ENDING))
+    assert stand.write_whole(0, b"all", parts=parts).rows == 1
+    with pytest.raises(Rejected):  # the first driver wakes up, and ends what it was told of
+        place.client.run(commit(place, *left.transaction))
+    stand.micro_batch(1, 2)
+    stand.holds_values([b"all", *values_of(1, 0), *values_of(1, 1)])
+
+
 @pytest.mark.parametrize("point", [Point.BEFORE, Point.MID, Point.AFTER])
 def test_a_driver_that_dies_writing_a_whole_micro_batch_is_followed_by_tasks(
     place: Place, point: Point

@@ -14,6 +14,7 @@ from tidelog.spark.sink_decisions import (
     decide,
     must_renew,
     part_is_written,
+    parts_known,
     whole_is_written,
 )
 from tidelog.spark.sink_markers import Ending, PartMarker, Rows, SinkMarker
@@ -284,11 +285,16 @@ class TestAMicroBatchInOneTransaction:
         assert not whole_is_written(RULES, Batch("q", 0), None)
         assert not whole_is_written(RULES, Batch("q", N + 1), ending(N))
 
-    def test_is_refused_where_tasks_have_begun_it(self) -> None:
-        with pytest.raises(SinkError, match=r"finish it with tidelog\.delivery=exactly-once"):
-            whole_is_written(RULES, Batch("q", N), ending(N))
+    def test_is_not_decided_by_the_sink_s_marker_where_tasks_have_begun_it(self) -> None:
+        assert not whole_is_written(RULES, Batch("q", N), ending(N))
 
-    @pytest.mark.parametrize("sink", [None, SinkMarker(N, None, 2, is_old=True)])
+    def test_has_as_many_parts_as_any_driver_may_have_ended(self) -> None:
+        assert parts_known(Batch("q", N), None, 2) == 2
+        assert parts_known(Batch("q", N), complete(N - 1), 1) == complete(N - 1).parts
+        assert parts_known(Batch("q", N), ending(N, parts=5), 3) == 5
+        assert parts_known(Batch("q", N), ending(N, parts=5, known=4), 6) == 6
+
+    @pytest.mark.parametrize("sink", [None, SinkMarker(N, None, 2, is_old=True), ending(N)])
     def test_is_refused_where_a_part_is_committed(self, sink: SinkMarker | None) -> None:
         before, after = PartMarker(N, "q", OLD), PartMarker(N + 1, "q", OLD)
         batch = Batch("q", N)

@@ -44,6 +44,7 @@ from tidelog.spark.sink_decisions import (
     check_no_part_written,
     check_same,
     part_is_written,
+    parts_known,
     whole_is_written,
 )
 from tidelog.spark.sink_markers import (
@@ -206,7 +207,7 @@ class Committer(_Side):
             total = _drained(batches, self._options)
             check_same(self._rules, Rows(batch.number, total, batch.plan), known)
             return Written(0, 0, skipped=True, total=total)
-        self._settle_parts(batch, known, max(parts, 0 if known is None else known.parts))
+        self._settle_parts(batch, known, parts)
         producer.begin()
         try:
             return self._whole(producer, batch, batches, known)
@@ -214,13 +215,15 @@ class Committer(_Side):
             _abort(producer)
             raise
 
-    def _settle_parts(self, batch: Batch, known: SinkMarker | None, parts: int) -> None:
+    def _settle_parts(self, batch: Batch, known: SinkMarker | None, tasks: int) -> None:
         """What tasks left open is aborted, and what they have committed must not be written twice.
 
-        Tasks of earlier versions committed their own parts, and the sink's marker did not say so
-        before all of them had. So if that marker is missing or old, the parts' own markers decide.
+        If a driver was ending this micro-batch, some parts may be committed. Tasks of earlier
+        versions committed their own parts, and the sink's marker did not say so before all of them
+        had. So in these cases, and without that marker, the parts' own markers decide.
         """
-        if known is None or known.is_old:
+        parts = parts_known(batch, known, tasks)
+        if known is None or known.is_old or known.is_ending(batch.number):
             view = self._client.view
             markers = self._client.run(take_over_parts(view, self._sink, range(parts)))
             check_no_part_written(self._rules, batch, markers, known)

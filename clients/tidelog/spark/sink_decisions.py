@@ -140,9 +140,16 @@ def whole_is_written(rules: Rules, batch: Batch, sink: SinkMarker | None) -> boo
         return True
     if sink is None and batch.number > 0 and not (rules.is_job or rules.writes_without_marker):
         raise _forgotten(rules, f"micro-batch {batch.number} is written")
-    if sink is not None and sink.is_ending(batch.number):
-        raise _begun(rules, batch.number, "some of its tasks may be committed")
     return False
+
+
+def parts_known(batch: Batch, sink: SinkMarker | None, tasks: int) -> int:
+    """How many parts may have something open, or committed, of a micro-batch that has this number
+    of tasks now."""
+    if sink is None:
+        return tasks
+    ending = sink.ending if sink.is_ending(batch.number) else None
+    return max(tasks, sink.parts, 0 if ending is None else ending.parts)
 
 
 def written_parts(
