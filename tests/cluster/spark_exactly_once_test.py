@@ -4,7 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
-from itertools import product
+from itertools import combinations, product
 
 import pytest
 
@@ -187,6 +187,37 @@ def test_a_part_whose_marker_was_forgotten_goes_on_where_the_sink_s_marker_can_t
     stand.forget(stand.sink.part(0))
     stand.micro_batch(1, 1)
     stand.holds((0, 0), (1, 0))
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+@pytest.mark.parametrize(
+    "gone", [gone for size in (1, 2, 3) for gone in combinations(("", "/0", "/1"), size)]
+)
+def test_groups_of_a_sink_that_expire_one_by_one_lead_to_a_refusal_but_not_to_rows_twice(
+    place: Place, gone: tuple[str, ...], *, is_interrupted: bool
+) -> None:
+    """A cluster forgets each group by its own last commit."""
+    stand = Stand(place)
+    for batch in (0, 1):
+        stand.micro_batch(batch, 2)
+    if is_interrupted:
+        for number in (0, 1):
+            stand.write(2, number)
+        with pytest.raises(Died):
+            stand.finish(2, reached=dies_at(Point.BETWEEN))
+        Committer(place.client, stand.options(), stand.sink).let_go(2)
+    for suffix in gone:
+        stand.forget(stand.sink.name + suffix)
+    forgets_a_part = gone != ("",)
+    if forgets_a_part and (is_interrupted or "" in gone):
+        with pytest.raises(SinkError, match=r"tidelog\.sink\.onMissingMarker=write goes on"):
+            stand.micro_batch(2, 2)
+        Committer(place.client, stand.options(), stand.sink).let_go(2)
+        third = [(2, 0)] if is_interrupted else []
+    else:
+        stand.micro_batch(2, 2)
+        third = [(2, 0), (2, 1)]
+    stand.holds((0, 0), (0, 1), (1, 0), (1, 1), *third)
 
 
 def test_a_task_that_no_earlier_micro_batch_had_needs_no_marker(place: Place) -> None:
