@@ -385,6 +385,34 @@ def test_a_driver_that_wakes_while_one_with_another_number_of_tasks_ends_commits
     stand.holds((0, 0), (0, 1))
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_driver_that_wakes_while_one_with_other_rows_ends_commits_nothing(
+    place: Place, version: int
+) -> None:
+    """Each has a copy of one checkpoint, and both have planned the next micro-batch since. If each
+    committed one of the two parts, neither could ever go on."""
+    stand = Stand(place)
+    with changed_answers(place, version) as (late, _):
+        stand.write(0, 1, client=late, values=[b"of the late driver"])
+        of_late = stand.said[1]
+        for number in (1, 0):
+            stand.write(0, number)
+        messages = stand.messages
+        stand.write(0, 0, client=late, values=[b"of the late driver", b"as well"])
+        began_first = stand.said[0]
+        assert began_first.open is not None
+        began_first = replace(began_first, open=began_first.open._replace(began_ms=0))
+        stand.said.update(enumerate(messages))
+        with pytest.raises(Died):
+            stand.finish(0, reached=dies_at(Point.BETWEEN))
+        with pytest.raises(SinkError, match="another driver, with other rows or another number of"):
+            Committer(late, stand.options(), stand.sink).finish(
+                Batch(QUERY, 0), [began_first, of_late]
+            )
+    stand.micro_batch(0, 2)
+    stand.holds((0, 0), (0, 1))
+
+
 def test_fewer_tasks_are_refused_if_a_part_that_they_do_not_have_is_committed(
     place: Place,
 ) -> None:

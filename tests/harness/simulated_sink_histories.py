@@ -10,7 +10,7 @@ read as committed once, and no row twice.
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from random import Random
 
 from harness.simulated_clients import Clients
@@ -96,34 +96,49 @@ class SinkHistory:
 
     def _run(self) -> None:
         """Until the driver is over, or somebody has started another one beside it."""
-        if "restored" in self.kinds and self.backups and self.rng.random() < 0.3:
-            self.others.append(self.checkpoint)
-            self.checkpoint = self.rng.choice(self.backups[-2:]).copy()
-        self.backups.append(self.checkpoint.copy())
-        tasks = self.tasks
-        asleep = [one.tasks for one in self.drivers if not one.is_over]
-        if "beside" in self.kinds and asleep:
-            tasks = self.rng.choice([one for one in range(1, 5) if one != asleep[-1]])
-        elif "tasks" in self.kinds and self.rng.random() < 0.4:
-            tasks = self.rng.randint(1, 4)
+        self._restore()
+        tasks = self._number_of_tasks()
         timeout_ms = self.rng.choice([400, 2_000]) if "expires" in self.kinds else LONG_MS
         driver = self._driver(self.checkpoint, tasks, timeout_ms)
         is_replaced: list[bool] = []
-
-        def sleeps() -> None:
-            if self.rng.random() < 0.5:
-                is_replaced.append(True)
-
-        driver.on_nap = sleeps
-        is_alone = all(one.is_over for one in self.drivers if one is not driver)
-        driver.on_doze = lambda: is_replaced.append(True) if is_alone else None
-        driver.cuts = 0.3 if "cuts" in self.kinds else 0
-        driver.dozes = (0.25 if is_alone else 0.08) if "beside" in self.kinds else 0
+        self._trouble(driver, lambda: is_replaced.append(True))
         if "intruder" in self.kinds and self.rng.random() < 0.15:
             self._driver(Checkpoint("other", OTHERS_FIRST), tasks, timeout_ms)
         self._faults()
         self.cluster.until(lambda: driver.is_over or bool(is_replaced), within_ms=RUN_WITHIN_MS)
         self._advised(driver)
+
+    def _restore(self) -> None:
+        """Put an older checkpoint in the place of the present one, now and then."""
+        if "restored" in self.kinds and self.backups and self.rng.random() < 0.3:
+            self.others.append(self.checkpoint)
+            self.checkpoint = self.rng.choice(self.backups[-2:]).copy()
+        self.backups.append(self.checkpoint.copy())
+
+    def _number_of_tasks(self) -> int:
+        """Another one than that of a driver that is asleep, if there are to be two at once."""
+        asleep = [one.tasks for one in self.drivers if not one.is_over]
+        if "beside" in self.kinds and asleep:
+            return self.rng.choice([one for one in range(1, 5) if one != asleep[-1]])
+        if "tasks" in self.kinds and self.rng.random() < 0.4:
+            return self.rng.randint(1, 4)
+        return self.tasks
+
+    def _trouble(self, driver: Driver, is_replaced: Callable[[], None]) -> None:
+        """What happens to one driver; while it stands still, another one may be started."""
+
+        def sleeps() -> None:
+            if self.rng.random() < 0.5:
+                is_replaced()
+
+        driver.on_nap = sleeps
+        driver.cuts = 0.3 if "cuts" in self.kinds else 0
+        if "beside" not in self.kinds:
+            return
+        is_alone = all(one.is_over for one in self.drivers if one is not driver)
+        driver.dozes = 0.25 if is_alone else 0.08
+        if is_alone:
+            driver.on_doze = is_replaced
 
     def _driver(self, checkpoint: Checkpoint, tasks: int, timeout_ms: int) -> Driver:
         process = PlanRunner(self.cluster, Random(self.rng.random()), self.troubles)

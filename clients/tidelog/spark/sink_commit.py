@@ -264,9 +264,10 @@ def _confirm(view: ClusterView, work: Finish, parts: Sequence[Written]) -> Plan[
     for one, outcome in zip(parts, outcomes, strict=True):
         if isinstance(outcome, Rejected) and outcome.code in TAKEN_OVER:
             raise SinkError(
-                f"{work.rules.name}: another driver, with another number of tasks, has taken over "
-                f"task {one.partition} of micro-batch {work.batch.number} ({outcome.code.name}): "
-                f"let one query alone have this {work.rules.option}, and start it again"
+                f"{work.rules.name}: another driver, with other rows or another number of tasks, "
+                f"has taken over task {one.partition} of micro-batch {work.batch.number} "
+                f"({outcome.code.name}): let one query alone have this {work.rules.option}, and "
+                "start it again"
             ) from outcome
     results(outcomes)
 

@@ -103,19 +103,19 @@ def decide(
         _check_number(rules, batch, done, sink, beyond)
         _check_parts(rules, batch.number, done)
     still_open = sorted((one for one in done if one.open is not None), key=_began)
-    disputed = [] if is_complete else _disputed(batch.number, len(done), still_open, sink)
+    disputed = () if is_complete else _disputed(rows, still_open, len(done), sink)
     return Decision(rows, is_complete, still_open, len(done), disputed)
 
 
 def _disputed(
-    batch: int, tasks: int, still_open: Sequence[Written], sink: SinkMarker | None
+    rows: Rows, still_open: Sequence[Written], tasks: int, sink: SinkMarker | None
 ) -> Sequence[Written]:
-    """Another driver said that it ends this micro-batch with another number of tasks. If one of its
-    tasks took a part over after ours had found nothing written there, that driver may commit that
-    part, or has done it already, and the parts that it does not have would be committed beside it.
-    With the same number of tasks it would have taken over all of ours, whose ends are refused."""
-    ending = sink.ending if sink is not None and sink.is_ending(batch) else None
-    if ending is None or ending.parts == tasks:
+    """Another driver said that it ends this micro-batch with other rows or another number of tasks.
+    If one of its tasks took a part over after ours had found nothing written there, that driver may
+    commit that part, or has done it already, and what we commit would be beside it. With the same
+    rows in as many tasks it does no harm if each of the two commits some of the parts."""
+    ending = sink.ending if sink is not None and sink.is_ending(rows.batch) else None
+    if ending is None or (ending.parts == tasks and rows.total.is_same(ending.rows.total)):
         return ()
     return [one for one in still_open if one.partition < ending.parts]
 
