@@ -21,7 +21,7 @@ PLANTS: Mapping[Plant, Sequence[str]] = {
     plants.skip_by_number_only: ("deaths", "restored", "cuts"),
     plants.ignore_a_refused_end: ("naps", "cuts", "expires"),
     plants.drivers_do_not_fence_each_other: ("beside", "clocks"),
-    plants.believe_what_tasks_found: ("beside", "clocks", "deaths"),
+    plants.believe_what_tasks_found: ("beside", "clocks", "naps"),
 }
 """Each with the events of the histories that look for it."""
 
