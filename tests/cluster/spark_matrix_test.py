@@ -3,19 +3,20 @@
 The table of cells is `harness/spark_matrix.py`, which prints it. A failure names its cells.
 """
 
+import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.kafka_node import TRANSACTIONS, kafka_node
 from harness.spark_matrix import (
     ALL,
     CORE,
+    DRIVER_ENDS,
     HOWS,
     IN_EVERY_RUN,
+    PLANTED,
     POSSIBLE,
     Cell,
     Delivery,
@@ -24,34 +25,52 @@ from harness.spark_matrix import (
     documented,
     impossible,
     reasons,
-    table,
 )
-from harness.spark_matrix_run import Matrix, Sessions
+from harness.spark_matrix_night import places, report, run, spread
+from harness.spark_matrix_results import Result, Results
+from harness.spark_matrix_run import Matrix, grouped
 from harness.tidy_checks import ROOT
 
 A_NIGHT_S = 12 * 3_600
-PLANTED = [cell for cell in POSSIBLE if cell.how.delivery is Delivery.ONCE]
-"""Where there is a transaction that a task could commit too early."""
 FINDS_THE_PLANT = Cell(What.FUNCTION, When.LAST, HOWS[0])
 
 
-def wrong(matrix: Matrix, cells: Collection[Cell]) -> dict[str, str]:
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    """A night that was interrupted goes on if this variable names its file."""
+    return Results(Path(os.environ.get("SPARK_MATRIX_RESULTS", tmp_path / "results.jsonl")))
+
+
+def wrong(on: Matrix, cells: Sequence[Cell], results: Results) -> dict[str, str]:
     """Run them and print the table; what is wrong with which."""
-    found = matrix.run(cells)
-    sys.stdout.write(f"\n{matrix.label}\n\n{table(cells, found)}\n")
-    return {cell.name: why for cell, why in found.items() if why}
+    run(on, results.missing(on.label, cells, wrong=False), results)
+    sys.stdout.write(f"\n{report(on.label, results)}\n")
+    return {one.cell.name: one.wrong for one in results.of(on.label) if one.wrong}
 
 
-@pytest.fixture
-def sessions(tmp_path: Path) -> Iterator[Sessions]:
-    with Sessions(tmp_path / "sessions") as found:
-        yield found
+def test_a_run_that_was_interrupted_goes_on_with_the_cells_that_are_missing(
+    results: Results,
+) -> None:
+    right, wrong, missing = IN_EVERY_RUN[:3]
+    results.add(Result("tidelog", right, "", 1.5))
+    results.add(Result("tidelog", wrong, "a row is missing", 1.5))
+    results.add(Result("kafka", missing, "", 1.5))
+    wanted = [right, wrong, missing]
+    assert results.missing("tidelog", wanted, wrong=False) == [missing]
+    assert results.missing("tidelog", wanted, wrong=True) == [wrong, missing]
+    results.add(Result("tidelog", wrong, "", 2.5))
+    assert results.missing("tidelog", wanted, wrong=True) == [missing]
+    assert "tidelog: 2 of 517 cells in 4 s" in report("tidelog", results)
 
 
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[str]:
-    with kafka_node(tmp_path, TRANSACTIONS) as bootstrap:
-        yield bootstrap
+def test_cells_share_a_session_only_if_the_same_end_of_it_strikes_them() -> None:
+    groups = [*grouped(spread(POSSIBLE))]
+    assert sorted(cell.name for group in groups for cell in group) == sorted(
+        cell.name for cell in POSSIBLE
+    )
+    for group in groups:
+        assert len(group) == 1 or {cell.what for cell in group} <= {*DRIVER_ENDS}
+        assert len({cell.what for cell in group}) == 1
 
 
 def test_each_cell_of_the_table_is_run_or_cannot_exist() -> None:
@@ -76,15 +95,16 @@ def test_the_page_has_as_many_cells_as_are_run() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(A_NIGHT_S)
 def test_each_row_is_there_once_after_whatever_ended_the_work(
-    cluster: Cluster, sessions: Sessions, *, nightly: bool
+    tmp_path: Path, results: Results, *, nightly: bool
 ) -> None:
     """And a sink that commits when its input ends is found."""
-    ours = Matrix(cluster.bootstrap, sessions, "tidelog")
-    assert wrong(ours, POSSIBLE if nightly else IN_EVERY_RUN) == {}
-    for reason in reasons():
-        sys.stdout.write(f"cannot exist: {reason}\n")
-    planted = Matrix(cluster.bootstrap, sessions, "planted", planted=True)
-    found = wrong(planted, PLANTED if nightly else [FINDS_THE_PLANT])
+    cells = spread(POSSIBLE) if nightly else IN_EVERY_RUN
+    planted = spread(PLANTED) if nightly else (FINDS_THE_PLANT,)
+    with places(tmp_path) as (bootstrap, sessions):
+        assert wrong(Matrix(bootstrap, sessions, "tidelog"), cells, results) == {}
+        for reason in reasons():
+            sys.stdout.write(f"cannot exist: {reason}\n")
+        found = wrong(Matrix(bootstrap, sessions, "planted", planted=True), planted, results)
     sys.stdout.write(f"{len(found)} cells find a sink that commits when its input ends\n")
     assert FINDS_THE_PLANT.name in found
 
@@ -92,9 +112,9 @@ def test_each_row_is_there_once_after_whatever_ended_the_work(
 @pytest.mark.slow
 @pytest.mark.timeout(A_NIGHT_S)
 def test_each_row_is_there_once_on_apache_kafka_too(
-    request: pytest.FixtureRequest, sessions: Sessions, *, nightly: bool
+    tmp_path: Path, results: Results, *, nightly: bool
 ) -> None:
     if not nightly:
         pytest.skip("the core of the matrix runs on Apache Kafka with --nightly")
-    apache = Matrix(request.getfixturevalue("kafka"), sessions, "kafka")
-    assert wrong(apache, CORE) == {}
+    with places(tmp_path, is_kafka=True) as (bootstrap, sessions):
+        assert wrong(Matrix(bootstrap, sessions, "kafka"), spread(CORE), results) == {}

@@ -8,6 +8,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 READ_S: Final = 60
+_WAIT_S: Final = 0.1
+"""For more records: `consume` returns fewer than it is asked for only after this time."""
 Place = tuple[str, int]
 
 
@@ -20,7 +22,7 @@ def committed_rows(bootstrap: str, topics: Iterable[str]) -> dict[str, list[byte
         rows: dict[str, list[bytes]] = {}
         deadline = time.monotonic() + READ_S
         while ends and time.monotonic() < deadline:
-            for record in reader.consume(1_000, 1.0):
+            for record in reader.consume(1_000, _WAIT_S):
                 _read(record, ends, rows)
         return rows
 

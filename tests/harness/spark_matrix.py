@@ -100,14 +100,24 @@ class Cell(NamedTuple):
     how: How
 
     @property
+    def words(self) -> list[str]:
+        """As files and requests have it."""
+        return [self.what.name, self.when.name, self.how.form.name, self.how.delivery.name]
+
+    @property
     def name(self) -> str:
         """As a file and a topic may be named."""
-        words = (self.what.name, self.when.name, self.how.form.name, self.how.delivery.name)
-        return "-".join(words).lower().replace("_", "-")
+        return "-".join(self.words).lower().replace("_", "-")
 
     @property
     def kills_driver(self) -> bool:
         return self.what in DRIVER_ENDS
+
+    @property
+    def spoils_session(self) -> bool:
+        """After a lost shuffle file Spark's local mode loses each result of a task that is larger
+        than 1 MiB, and such are those of exactly-once-atomic."""
+        return self.what in IN_SHUFFLES and self.how.delivery is Delivery.ATOMIC
 
 
 ALL: Final = tuple(Cell(*one) for one in product(What, When, HOWS))
@@ -177,6 +187,8 @@ IN_EVERY_RUN: Final = (
 """Causes that one session of Spark survives, so that a run of the suite pays for one."""
 CORE: Final = tuple(cell for cell in POSSIBLE if cell.how in {_STREAM, _BATCH, _MIRROR})
 """What also runs on Apache Kafka."""
+PLANTED: Final = tuple(cell for cell in POSSIBLE if cell.how.delivery is Delivery.ONCE)
+"""Where there is a transaction that a task could commit too early."""
 
 
 def table(cells: Collection[Cell], found: Mapping[Cell, str] | None = None) -> str:

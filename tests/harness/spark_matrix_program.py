@@ -1,16 +1,15 @@
 """A session of Spark that works through cells of the matrix as it is asked to; run as a program.
 
-It takes a request a line: a cell, whether it is to be struck, and where to. It answers how the run
-ended. Cells that end the driver have no answer.
+It takes a request a line: cells, whether each is to be struck, and where to. It answers how each
+run ended. Cells that end the driver have no answer.
 """
 
 import importlib
 import json
-import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 import tidelog.spark.sessions as made_by
 from harness.cluster import until
 from harness.spark_matrix import IN_SHUFFLES, Delivery, Form, What, When
-from harness.spark_matrix_strikes import FOLDER, MIDDLE_ROWS, ROWS, Order, StruckSource
+from harness.spark_matrix_strikes import MIDDLE_ROWS, OPTION, PATIENCE_S, ROWS, Order, StruckSource
 from tidelog.spark.pipelines.arguments import parse
 from tidelog.spark.pipelines.topics import connect
 from tidelog.spark.sessions import read_stream, session
@@ -35,21 +34,28 @@ WIDE_BYTES: Final = 32_000
 """Where rows must not fit into what sockets hold."""
 CONF: Final = {
     "spark.driver.memory": "1g",
+    # After a lost shuffle file the executor of local mode cannot register again, and would end.
+    "spark.executor.heartbeat.maxFailures": "1000000",
+    "spark.python.daemon.module": "harness.spark_daemon",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "25",
     "spark.stage.maxConsecutiveAttempts": "2",
 }
 LAKE: Final = "lake"
 """The folder of what is replayed, in the matrix's."""
-MASTER: Final = "local[2,2]"
-"""A task is tried twice, as is a stage."""
+FEW_TASKS: Final = 2
+"""At a time, if a session runs one cell after the other."""
 PIECES: Final = 6
 """Tasks after a shuffle: of two at a time, the last two find a file lost that was lost again when
 the ones before them had begun. As many partitions has what is replayed."""
-_PATIENCE_S: Final = 90
 _HEADER_BYTES: Final = 8
 """Of the header of a page in Parquet."""
 _STOP_S: Final = 0.5
 """For the stop of a query to get to its tasks, while one of them stands still."""
+
+
+def master(tasks: int) -> str:
+    """With so many tasks at a time. A task is tried twice, as is a stage."""
+    return f"local[{tasks},2]"
 
 
 def first_row(when: When) -> int:
@@ -88,7 +94,7 @@ class Work:
             self.order.take_back()
             self.order.goes_on.touch()
             # The planted fault is found if its transaction ends before another attempt aborts it.
-            until(lambda: not self.order.is_at_work(), "no task is at work", _PATIENCE_S)
+            until(lambda: not self.order.is_at_work(), "no task is at work", PATIENCE_S)
 
     # -- what is written
 
@@ -129,6 +135,7 @@ class Work:
             checkpoint=self._checkpoint,
             subscribe=self.source,
             startingOffsets="earliest",
+            **self._ordered,
         )
         if self.cell.how.form is Form.STREAM:
             writer = self._options(self._rows(rows).writeStream.format("tidelog"))
@@ -143,7 +150,7 @@ class Work:
 
     def _stop(self, stop: Callable[[], None]) -> None:
         """While a task stands still; who stops a query waits until it is stopped."""
-        until(self.order.held.exists, "a task stands still", _PATIENCE_S)
+        until(self.order.held.exists, "a task stands still", PATIENCE_S)
         stopping = threading.Thread(target=stop)
         stopping.start()
         stopping.join(_STOP_S)
@@ -152,7 +159,8 @@ class Work:
 
     def _batch(self) -> None:
         rows = self.spark.read.format("tidelog").options(
-            **{"kafka.bootstrap.servers": self.bootstrap, "subscribe": self.source}
+            **{"kafka.bootstrap.servers": self.bootstrap, "subscribe": self.source},
+            **self._ordered,
         )
         self._save(self._rows(rows.load()))
 
@@ -169,8 +177,16 @@ class Work:
                 "kafka.bootstrap.servers": self.bootstrap,
                 "topic": self.sink,
                 "tidelog.delivery": delivery,
-            }
+                # What a driver leaves open stays open until the next one comes.
+                "kafka.transaction.timeout.ms": str(1_000 * PATIENCE_S),
+            },
+            **self._ordered,
         )
+
+    @property
+    def _ordered(self) -> dict[str, str]:
+        """The option that has tasks obey the order; a run that goes on must know none."""
+        return {OPTION: self.order.name if self.is_struck else ""}
 
     @contextmanager
     def _cancelled(self) -> Iterator[None]:
@@ -284,17 +300,55 @@ def answer(said: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def run_all(works: Sequence[Work]) -> list[str]:
+    """How each of them ended. A driver that is to be killed has all of them stand still at once."""
+    if len(works) == 1 or not works[0].is_struck:
+        return [one.run() for one in works]
+    said: dict[str, str] = {}
+    threads = [_standing_still(one, said) for one in works]
+    for one in threads:
+        one.join()
+    return [said.get(one.order.name, "it was ended") for one in works]
+
+
+def _standing_still(work: Work, said: dict[str, str]) -> threading.Thread:
+    """One that has come to its moment: the next one is started only then, so that they do not take
+    the machine from each other."""
+
+    def run() -> None:
+        # Makes the session the active one of this thread: a write looks up its format there.
+        work.spark.createDataFrame([], "id int")
+        said[work.order.name] = work.run()
+        sys.stderr.write(f"{work.order.name} has ended: {said[work.order.name]}\n")
+
+    # A driver that is told to end does not wait for it.
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    held = work.order.held
+    until(lambda: held.exists() or not thread.is_alive(), "a task stands still", PATIENCE_S)
+    return thread
+
+
+def named_sinks(spark: SparkSession, works: Sequence[Work]) -> list[str]:
+    """Where each of them writes to, and that what replays read is there."""
+    if any(one.cell.how.form is Form.REPLAY for one in works):
+        _fill_lake(spark, works[0].bootstrap, works[0].source, works[0].folder / LAKE)
+    return [
+        replay_topic(spark, one.sink) if one.cell.how.form is Form.REPLAY else one.sink
+        for one in works
+    ]
+
+
 def main() -> None:
     vars(made_by)["RegisteredSource"] = StruckSource  # every session is made with this one
-    spark = session(MASTER, app="matrix", conf=CONF)
+    spark = session(master(int(sys.argv[1])), app="matrix", conf=CONF)
     answer({"ready": True})
     for line in sys.stdin:
         asked = json.loads(line)
-        _fill_lake(spark, asked["bootstrap"], asked["source"], Path(os.environ[FOLDER]) / LAKE)
-        if asked["cell"][2] == Form.REPLAY.name:
-            asked["sink"] = replay_topic(spark, asked["sink"])
-        work = Work(spark, asked)
-        answer({"said": work.run(), "sink": work.sink})
+        works = [Work(spark, one) for one in asked["works"]]
+        answers = named_sinks(spark, works) if asked["names"] else run_all(works)
+        spark.conf.get("spark.app.name")  # ends this program if its JVM has ended
+        answer({"answers": answers})
     spark.stop()
 
 

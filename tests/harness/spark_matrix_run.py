@@ -1,6 +1,6 @@
 """Runs cells of the matrix: strike, go on until the work ends in order, and count the rows.
 
-One session of Spark does cell after cell; a cell that ends its driver is gone on with by the next
+One session of Spark runs groups of cells; cells that end their driver are gone on with by the next
 session. The rows are counted by confluent-kafka's reader of committed records.
 """
 
@@ -9,9 +9,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,18 +24,25 @@ from harness import spark
 from harness.cluster import until
 from harness.committed_rows import committed_rows
 from harness.need import need
-from harness.spark_matrix import COMMANDS, Cell, Delivery, Form, What
-from harness.spark_matrix_program import ANSWER, CONF, DIGITS, MASTER, command_words
+from harness.spark_matrix import ALL, COMMANDS, Cell, Delivery, Form, What
+from harness.spark_matrix_program import ANSWER, CONF, DIGITS, FEW_TASKS, command_words, master
+from harness.spark_matrix_results import Result
 from harness.spark_matrix_strikes import FOLDER, ROWS, Order
 from harness.spark_plain import Place
 
 _ROW_BYTES: Final = 1_000
 """Enough that the sink has rows in its hands long before the last ones come."""
+TOGETHER: Final = 8
+"""Cells at most of which a session has tasks that stand still."""
+_TASKS: Final = 2 * TOGETHER
+"""At a time, of such a session: also the last cell needs both of its tasks at work."""
 TRIES: Final = 6
 """How often a user starts again what did not end in order."""
 PLANTED_TRIES: Final = 2
 """Of what shall not end in order."""
-_ANSWER_S: Final = 240
+_PATIENT: Final = {"SPARK_AUTH_SOCKET_TIMEOUT": "120"}
+"""Spark's Pythons wait for its JVM for this long, in seconds."""
+_ANSWER_S: Final = 300
 _FAILS: Final = (What.FUNCTION, What.SQL, What.SOURCE, What.SHUFFLE, What.NEIGHBOUR)
 """However often Spark tries a task or a stage again."""
 _SIGNALS: Final = {
@@ -48,13 +56,19 @@ _SIGNALS: Final = {
 class Session:
     """A program with a session of Spark."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, home: Mapping[str, str], *words: str) -> None:
         scratch = folder / "spark"
         scratch.mkdir(exist_ok=True)
         with (folder / "stderr").open("ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-W", "ignore", "-m", *words],
-                env={**spark.environment(), **spark.kept_in(scratch), FOLDER: str(folder)},
+                env={
+                    **spark.environment(),
+                    **spark.kept_in(scratch),
+                    **home,
+                    FOLDER: str(folder),
+                    **_PATIENT,
+                },
                 cwd=folder,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -68,13 +82,21 @@ class Session:
         self.process.stdin.write(json.dumps(asked) + "\n")
         self.process.stdin.flush()
 
-    def answer(self) -> dict[str, Any] | None:
-        """None if the program has ended without one."""
+    def answer(self, cells: int = 1) -> dict[str, Any] | None:
+        """None if the program has ended without one. A program that hangs is killed."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith(ANSWER):
-                found: dict[str, Any] = json.loads(line.removeprefix(ANSWER))
-                return found
+        wait_s = cells * _ANSWER_S
+        hangs = threading.Timer(wait_s, self._kill)
+        hangs.start()
+        try:
+            for line in self.process.stdout:
+                if line.startswith(ANSWER):
+                    found: dict[str, Any] = json.loads(line.removeprefix(ANSWER))
+                    return found
+        finally:
+            is_in_time = hangs.is_alive()
+            hangs.cancel()
+        assert is_in_time, f"the session has not answered within {wait_s} s"
         return None
 
     def hit(self, what: What) -> None:
@@ -131,20 +153,24 @@ class Sessions:
         need("java")
         folder.mkdir()
         self.folder = folder
+        self._home = spark.unpacked_home(folder / "home")
         self._all: list[Session] = []
         self._living: Session | None = None
+        self._tasks = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for session in self._all:
-            session.end()
+        self.end_all()
 
-    def living(self) -> Session:
-        """The one that works through cells."""
+    def living(self, tasks: int) -> Session:
+        """The one that works through cells, with so many tasks at a time."""
+        if self._living is not None and self._tasks != tasks:
+            self.end_all()
         if self._living is None:
-            self._living = self.started("harness.spark_matrix_program")
+            self._living = self.started("harness.spark_matrix_program", str(tasks))
+            self._tasks = tasks
             assert self._living.answer() == {"ready": True}, self.folder
         return self._living
 
@@ -152,8 +178,20 @@ class Sessions:
         """What it has left behind may go on beside the next one."""
         self._living = None
 
+    def end_left(self) -> None:
+        """Whatever of earlier ones has gone on until now."""
+        for session in self._all:
+            if session is not self._living:
+                session.end()
+        self._all = [one for one in self._all if one is self._living]
+
+    def end_all(self) -> None:
+        """The next cell gets a session of its own."""
+        self.leave()
+        self.end_left()
+
     def started(self, *words: str) -> Session:
-        session = Session(self.folder, *words)
+        session = Session(self.folder, self._home, *words)
         self._all.append(session)
         return session
 
@@ -170,50 +208,89 @@ class Matrix:
         self.planted = planted
         self.place = Place(bootstrap)
         self.source = self.place.topic(partitions=2)
-        self.seconds: dict[Cell, float] = {}
         self._sinks: dict[Cell, str] = {}
         _fill(bootstrap, self.source)
 
-    def run(self, cells: Iterable[Cell]) -> dict[Cell, str]:
-        """What is wrong with each of them; empty where all is right."""
-        found = {}
-        for cell in cells:
+    def run(self, cells: Iterable[Cell]) -> Iterator[list[Result]]:
+        """One group of cells after the other, each as soon as its rows are counted."""
+        for group in grouped(cells):
             began = time.monotonic()
-            self._sinks[cell] = self._sink(cell)
-            found[cell] = self._struck(cell) or self._done(cell)
-            self.seconds[cell] = time.monotonic() - began
-        done = [cell for cell, wrong in found.items() if not wrong]
-        rows = committed_rows(self.bootstrap, [self._sinks[cell] for cell in done])
-        for cell in done:
-            once = cell.how.delivery is not Delivery.AT_LEAST
-            found[cell] = wrong_rows(rows.get(self._sinks[cell], []), once=once)
-        return found
+            wrong = self._outcomes(group)
+            seconds = round((time.monotonic() - began) / len(group), 2)
+            yield [Result(self.label, cell, wrong[cell], seconds) for cell in group]
 
-    # -- a cell
+    def _outcomes(self, group: Sequence[Cell]) -> dict[Cell, str]:
+        """What is wrong with each cell of a group; empty if nothing is."""
+        try:
+            self._sinks |= {cell: self._sink(cell) for cell in group}
+            self._name(group)
+            wrong = self._struck(group)
+            wrong |= self._done([cell for cell in group if not wrong[cell]])
+            self.sessions.end_left()
+            return wrong | self._counted([cell for cell in group if not wrong[cell]])
+        except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
+            # Nobody knows what the session is doing: the next cells get another one.
+            self.sessions.end_all()
+            return dict.fromkeys(group, f"the cell could not be run: {error}")
+        finally:
+            for cell in group:
+                self._order(cell).take_back()
+
+    def _counted(self, group: Sequence[Cell]) -> dict[Cell, str]:
+        """What is wrong with the rows that a reader of committed records finds."""
+        rows = committed_rows(self.bootstrap, [self._sinks[cell] for cell in group])
+        return {
+            cell: wrong_rows(
+                rows.get(self._sinks[cell], []), once=cell.how.delivery is not Delivery.AT_LEAST
+            )
+            for cell in group
+        }
+
+    # -- a group of cells
 
     def _order(self, cell: Cell) -> Order:
         name = f"{self.label}-{cell.name}"
         return Order(self.sessions.folder, name, cell, planted=self.planted)
 
-    def _struck(self, cell: Cell) -> str:
-        """Run it until it is struck; what is wrong with that."""
-        if cell.kills_driver:
-            self._end_driver(cell)
-            said = "the driver has ended"
-        else:
-            said = self._asked(cell, struck=True)
-        if not self._order(cell).struck.exists():
-            return f"it was never struck: {said or 'it ended in order'}"
-        return "" if said or cell.what not in _FAILS else "it ended in order though it was struck"
+    def _driver(self, group: Sequence[Cell]) -> Session:
+        return self.sessions.living(FEW_TASKS if len(group) == 1 else _TASKS)
 
-    def _done(self, cell: Cell) -> str:
-        """Run it until it ends in order."""
-        errors: list[str] = []
-        while len(errors) < (PLANTED_TRIES if self.planted else TRIES):
-            errors.append(self._asked(cell, struck=False))
-            if not errors[-1]:
-                return ""
-        return f"no run of {len(errors)} ended in order: {errors[-1]}"
+    def _name(self, group: Sequence[Cell]) -> None:
+        """Replays choose a topic by the hash that Spark has for its name."""
+        if any(cell.how.form is Form.REPLAY for cell in group):
+            asked = self._asked(group, struck=False, names=True)
+            self._sinks |= dict(zip(group, asked, strict=True))
+
+    def _struck(self, group: Sequence[Cell]) -> dict[Cell, str]:
+        """Run them until they are struck; what is wrong with that."""
+        if any(cell.kills_driver for cell in group):
+            self._end_driver(group)
+            answers = ["the driver has ended"] * len(group)
+        else:
+            answers = self._asked(group, struck=True)
+            if any(cell.spoils_session for cell in group):
+                self.sessions.end_all()
+        wrong = {}
+        for cell, said in zip(group, answers, strict=True):
+            wrong[cell] = ""
+            if not self._order(cell).struck.exists():
+                wrong[cell] = f"it was never struck: {said or 'it ended in order'}"
+            elif not said and cell.what in _FAILS:
+                wrong[cell] = "it ended in order though it was struck"
+        return wrong
+
+    def _done(self, group: Sequence[Cell]) -> dict[Cell, str]:
+        """Run them until they end in order."""
+        wrong: dict[Cell, str] = {}
+        tries = PLANTED_TRIES if self.planted else TRIES
+        for _ in range(tries):
+            if group:
+                answers = self._asked(group, struck=False)
+                wrong |= dict(zip(group, answers, strict=True))
+                group = [cell for cell in group if wrong[cell]]
+        for cell in group:
+            wrong[cell] = f"no run of {tries} ended in order: {wrong[cell]}"
+        return wrong
 
     def _sink(self, cell: Cell) -> str:
         form, name = cell.how.form, self._order(cell).name
@@ -221,49 +298,71 @@ class Matrix:
             return f"{name}-{self.source}"
         return f"replayed-{name}" if form is Form.REPLAY else self.place.topic(partitions=2)
 
-    def _asked(self, cell: Cell, *, struck: bool) -> str:
-        """Of the session of the moment; how the run has ended."""
-        driver = self.sessions.living()
-        driver.ask(self._request(cell, struck=struck))
-        said = driver.answer()
+    def _asked(self, group: Sequence[Cell], *, struck: bool, names: bool = False) -> list[str]:
+        """Of the session of the moment; its answer for each cell."""
+        driver = self._driver(group)
+        driver.ask(self._request(group, struck=struck, names=names))
+        said = driver.answer(len(group))
         if said is None:
             self.sessions.leave()
-            return "the program has ended"
-        self._sinks[cell] = said["sink"]
-        return str(said["said"])
+            return ["the program has ended"] * len(group)
+        found: list[str] = said["answers"]
+        return found
 
-    def _request(self, cell: Cell, *, struck: bool) -> dict[str, Any]:
-        places = {"source": self.source, "sink": self._sinks[cell], "bootstrap": self.bootstrap}
-        return {**self._order(cell).said, **places, "struck": struck}
+    def _request(
+        self, group: Sequence[Cell], *, struck: bool, names: bool = False
+    ) -> dict[str, Any]:
+        places = {"source": self.source, "bootstrap": self.bootstrap, "struck": struck}
+        works = [{**self._order(cell).said, **places, "sink": self._sinks[cell]} for cell in group]
+        return {"works": works, "names": names}
 
     # -- the end of a driver
 
-    def _end_driver(self, cell: Cell) -> None:
-        order = self._order(cell)
-        order.give()
-        if cell.how.form in COMMANDS:
-            driver = self._commanded(order)
-        else:
-            driver = self.sessions.living()
-            driver.ask(self._request(cell, struck=True))
-        until(partial(_is_held, order, driver), f"{order.name}: a task stands still", _ANSWER_S)
-        driver.hit(cell.what)
-        order.goes_on.touch()
-        if cell.how.form in COMMANDS:
+    def _end_driver(self, group: Sequence[Cell]) -> None:
+        """While a task of each cell stands still."""
+        orders = [self._order(cell) for cell in group]
+        for order in orders:
+            order.give()
+        is_command = group[0].how.form in COMMANDS
+        driver = self._commanded(orders[0]) if is_command else self._driver(group)
+        if not is_command:
+            driver.ask(self._request(group, struck=True))
+        for order in orders:
+            until(partial(_is_held, order, driver), f"{order.name}: a task stands still", _ANSWER_S)
+        what = group[0].what
+        driver.hit(what)
+        for order in orders:
+            order.goes_on.touch()
+        if is_command:
             driver.process.wait(_ANSWER_S)
-        elif driver.answer() is None or cell.what is not What.SIGINT:
+        elif driver.answer() is None or what is not What.SIGINT:
             # A program may live through Ctrl-C with its session, and without it through the death
             # of the JVM.
             self.sessions.leave()
-        order.take_back()
+        for order in orders:
+            order.take_back()
 
     def _commanded(self, order: Order) -> Session:
         """A session of its own, of the command."""
         sink = self._sinks[order.cell]
         words = command_words(order, self.bootstrap, self.source, sink)
-        more = [f"--master={MASTER}", *(f"--conf={name}={value}" for name, value in CONF.items())]
+        more = [f"--conf={name}={value}" for name, value in CONF.items()]
         form = order.cell.how.form.value
-        return self.sessions.started("harness.spark_matrix_command", form, *words, *more)
+        where = f"--master={master(FEW_TASKS)}"
+        return self.sessions.started("harness.spark_matrix_command", form, *words, where, *more)
+
+
+def grouped(cells: Iterable[Cell]) -> Iterator[list[Cell]]:
+    """Cells that one driver's death strikes at once, for to start a driver is most of what they
+    cost; all others one by one, and first."""
+    groups: dict[What, list[Cell]] = {}
+    for cell in cells:
+        if cell.kills_driver and cell.how.form not in COMMANDS:
+            groups.setdefault(cell.what, []).append(cell)
+        else:
+            yield [cell]
+    for at in range(0, len(ALL), TOGETHER):
+        yield from filter(None, (some[at : at + TOGETHER] for some in groups.values()))
 
 
 def _fill(bootstrap: str, topic: str) -> None:
@@ -275,7 +374,9 @@ def _fill(bootstrap: str, topic: str) -> None:
 
 
 def _is_held(order: Order, driver: Session) -> bool:
-    return order.held.exists() or driver.process.poll() is not None
+    """Or it never will be: its run has ended, or the whole driver has."""
+    is_over = order.goes_on.exists() or driver.process.poll() is not None
+    return order.held.exists() or is_over
 
 
 def wrong_rows(rows: Collection[bytes], *, once: bool) -> str:

@@ -26,7 +26,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from harness.cluster import until
-from harness.spark_matrix import DRIVER_ENDS, Cell, Delivery, Form, How, What, When
+from harness.spark_matrix import COMMANDS, DRIVER_ENDS, Cell, Form, What, When
+from harness.spark_matrix_results import cell_of
 from harness.spark_plain import batch_of
 from tidelog.clients.client import Client
 from tidelog.clients.producer.transaction import end_transaction
@@ -42,7 +43,7 @@ from tidelog.spark.datasource import (
     TidelogDataSource,
 )
 from tidelog.spark.exactly_once import Writer
-from tidelog.spark.options import Mode, SinkOptions, sink_options, source_options
+from tidelog.spark.options import Mode, SinkOptions, SourceOptions, sink_options, source_options
 from tidelog.spark.sink_commit import Sink
 from tidelog.spark.tasks import Point, TaskInfo, Written
 from tidelog.tools.supervisor.proc import is_gone
@@ -50,12 +51,17 @@ from tidelog.tools.supervisor.proc import is_gone
 FOLDER = "SPARK_MATRIX_FOLDER"
 """Where the cell, and the files about it, are."""
 SHUFFLES = "SPARK_LOCAL_DIRS"
+OPTION: Final = "matrix.order"
+"""Of a frame that is read or written: the name of the order that its tasks obey."""
+COMMANDED: Final = "commanded"
+"""The name of the order of commands, of which one runs at a time."""
 ROWS: Final = 1_000
 """Of the source, in two partitions; a replay's are in more."""
 MIDDLE_ROWS: Final = 100
 """So many rows of a task are before its middle."""
 CHUNK_ROWS: Final = 25
-_PATIENCE_S: Final = 90
+PATIENCE_S: Final = 600
+"""For whatever a cell waits for; a busy machine takes minutes to start a session of Spark."""
 _OUTSIDE: Final = (What.NEIGHBOUR, What.STOP, *DRIVER_ENDS)
 _IN_TASKS: Final = (What.WORKER, What.STAGE, What.SPECULATION)
 """What strikes once in the sink itself."""
@@ -78,14 +84,13 @@ class Order:
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> "Order":
         """As a request or the file has it."""
-        what, when, form, delivery = said["cell"]
-        cell = Cell(What[what], When[when], How(Form[form], Delivery[delivery]))
+        cell = cell_of(said["cell"])
         return cls(Path(os.environ[FOLDER]), said["name"], cell, planted=said["planted"])
 
     @classmethod
-    def current(cls) -> "Order | None":
-        """The one that this program is about; none where nothing is to be struck."""
-        path = Path(os.environ[FOLDER]) / "order"
+    def named(cls, name: str) -> "Order | None":
+        """The one with this name; None if nothing is to be struck, or no longer."""
+        path = Path(os.environ[FOLDER]) / f"{name}.order"
         try:
             return cls.of(json.loads(path.read_bytes()))
         except FileNotFoundError:
@@ -93,22 +98,26 @@ class Order:
 
     @property
     def said(self) -> dict[str, Any]:
-        cell = self.cell
-        words = [cell.what.name, cell.when.name, cell.how.form.name, cell.how.delivery.name]
-        return {"name": self.name, "cell": words, "planted": self.planted}
+        return {"name": self.name, "cell": self.cell.words, "planted": self.planted}
+
+    @property
+    def called(self) -> str:
+        """The name by which processes of Spark ask for it: a program's frames can carry a name of
+        their own, but a command takes no option of tests, so there is one name for all commands."""
+        return COMMANDED if self.cell.how.form in COMMANDS else self.name
 
     def give(self) -> None:
         """To all processes."""
-        told = self.folder / "order.new"
+        told = self.folder / f"{self.called}.new"
         told.write_text(json.dumps(self.said))
-        told.rename(self.folder / "order")
+        told.rename(self.folder / f"{self.called}.order")
 
     def take_back(self) -> None:
-        (self.folder / "order").unlink(missing_ok=True)
+        (self.folder / f"{self.called}.order").unlink(missing_ok=True)
 
     @property
     def is_current(self) -> bool:
-        found = Order.current()
+        found = Order.named(self.called)
         return found is not None and found.name == self.name
 
     @property
@@ -138,7 +147,7 @@ class Order:
         with suppress(FileExistsError):
             self.held.touch(exist_ok=False)
             self.struck.touch()
-            until(self.goes_on.exists, "the task may go on", _PATIENCE_S)
+            until(self.goes_on.exists, "the task may go on", PATIENCE_S)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -156,16 +165,16 @@ class Order:
         return not all(map(is_gone, pids))
 
     def fail_beside_the_one_that_stands(self) -> None:
-        until(self.held.exists, "another task stands still", _PATIENCE_S)
+        until(self.held.exists, "another task stands still", PATIENCE_S)
         raise StruckError("this task fails")
 
 
 # -- before the sink
 
 
-def _upstream(batches: Iterator[Any]) -> Iterator[Any]:
+def _upstream(name: str, batches: Iterator[Any]) -> Iterator[Any]:
     """The rows that a source reads, until the cell strikes."""
-    order, given = Order.current(), 0
+    order, given = Order.named(name), 0
     for batch in batches:
         for start in range(0, batch.num_rows, CHUNK_ROWS):
             _of_source(order, When.FIRST if given == 0 else When.MIDDLE, given)
@@ -201,21 +210,31 @@ def _end_source(order: Order) -> None:
 
 
 class StruckReader(BatchReader):
+    def __init__(self, options: SourceOptions, order: str) -> None:
+        super().__init__(options)
+        self.order = order
+
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return _upstream(super().read(partition))
+        return _upstream(self.order, super().read(partition))
 
 
 class StruckStreamReader(StreamReader):
+    def __init__(self, options: SourceOptions, order: str) -> None:
+        super().__init__(options)
+        self.order = order
+
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return _upstream(super().read(partition))
+        return _upstream(self.order, super().read(partition))
 
 
 # -- in the sink
 
 
-def _downstream(options: SinkOptions, batches: Iterator[Any], batch: int) -> Iterator[Any]:
+def _downstream(
+    order: Order | None, options: SinkOptions, batches: Iterator[Any], batch: int
+) -> Iterator[Any]:
     """The rows that a task of the sink is given; it strikes what a source cannot."""
-    order, given = Order.current(), 0
+    given = 0
     strike = partial(_in_task, order, options, batch)
     for one in batches:
         if given == 0:
@@ -305,7 +324,13 @@ class _Struck:
     """What both kinds of writers add."""
 
     options: SinkOptions
+    named: str
+    """The order's."""
     query = ""
+
+    @property
+    def order(self) -> Order | None:
+        return Order.named(self.named)
 
     def steps(self) -> Callable[[Point, int, int], None]:
         def reached(point: Point, batch: int, _partition: int) -> None:
@@ -316,7 +341,7 @@ class _Struck:
 
     def strike(self, when: When, batch: int) -> None:
         """In the process that commits."""
-        order = Order.current()
+        order = self.order
         if order is None or order.cell.when is not when:
             return
         what = order.cell.what
@@ -328,17 +353,18 @@ class _Struck:
             order.stand_still()
 
     def written(self, writer: BatchWriter | StreamWriter, rows: Iterator[Any], batch: int) -> Done:
-        order = Order.current()
+        order = self.order
+        given = _downstream(order, self.options, rows, batch)
         if order is None or not order.planted:
-            return writer.write(_downstream(self.options, rows, batch))
+            return writer.write(given)
         with order.at_work():
-            done = writer.write(_downstream(self.options, rows, batch))
+            done = writer.write(given)
             return _committed_at_once(self.options, done)
 
     @property
     def lets_go(self) -> bool:
         """The sink with the planted fault leaves what it has open as it is."""
-        order = Order.current()
+        order = self.order
         return order is None or not order.planted
 
     def told(self, messages: Iterable[Done | None]) -> int:
@@ -349,8 +375,9 @@ class _Struck:
 
 
 class StruckBatchWriter(_Struck, DataSourceArrowWriter):
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, named: str) -> None:
         self.options = options
+        self.named = named
 
     @property
     def _writer(self) -> BatchWriter:
@@ -370,8 +397,9 @@ class StruckBatchWriter(_Struck, DataSourceArrowWriter):
 
 
 class StruckStreamWriter(_Struck, DataSourceStreamArrowWriter):
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, named: str) -> None:
         self.options = options
+        self.named = named
 
     @property
     def _writer(self) -> StreamWriter:
@@ -403,20 +431,24 @@ def _committed_at_once(options: SinkOptions, done: Done) -> Done:
 
 
 class StruckSource(TidelogDataSource):
-    """Format `tidelog` under the cell of the moment."""
+    """Format `tidelog` under the order that an option names, or that of commands."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.order = options.get(OPTION, COMMANDED)
+        super().__init__({name: value for name, value in options.items() if name != OPTION})
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 -- Spark's
-        return StruckReader(source_options(self.options, Mode.BATCH))
+        return StruckReader(source_options(self.options, Mode.BATCH), self.order)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 -- Spark's
-        return StruckStreamReader(source_options(self.options, Mode.STREAM))
+        return StruckStreamReader(source_options(self.options, Mode.STREAM), self.order)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002, FBT001 -- Spark's
-        return StruckBatchWriter(sink_options(self.options, Mode.BATCH))
+        return StruckBatchWriter(sink_options(self.options, Mode.BATCH), self.order)
 
     def streamWriter(  # noqa: N802 -- Spark's name
         self,
         schema: StructType,  # noqa: ARG002 -- Spark's
         overwrite: bool,  # noqa: ARG002, FBT001 -- Spark's
     ) -> DataSourceStreamArrowWriter:
-        return StruckStreamWriter(sink_options(self.options, Mode.STREAM))
+        return StruckStreamWriter(sink_options(self.options, Mode.STREAM), self.order)
