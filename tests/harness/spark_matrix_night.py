@@ -22,7 +22,7 @@ from typing import Final
 from harness.cluster import Cluster
 from harness.kafka_node import TRANSACTIONS, kafka_node
 from harness.spark_matrix import CORE, HOWS, PLANTED, POSSIBLE, Cell, How, What, table
-from harness.spark_matrix_results import Results
+from harness.spark_matrix_results import Result, Results
 from harness.spark_matrix_run import Matrix, Sessions
 
 CELLS: Final = {"tidelog": POSSIBLE, "planted": PLANTED, "kafka": CORE}
@@ -96,12 +96,16 @@ def _is_how(how: How, cell: Cell) -> bool:
 def _counted(title: str, results: Results, is_meant: Callable[[Cell], bool]) -> str:
     """One row. A planted fault is found by the cells that go wrong."""
     parts, seconds = [title], []
-    for label, cells in CELLS.items():
-        done = [one for one in results.of(label) if is_meant(one.cell)]
-        good = sum(1 for one in done if bool(one.wrong) == (label == "planted"))
-        parts.append(f"{good}, {len(done)}, {sum(map(is_meant, cells))}")
+    for label in CELLS:
+        cells = [*filter(is_meant, CELLS[label])]
+        done = [one for one in results.of(label) if one.cell in cells]
+        parts.append(f"{sum(map(_is_good, done))}, {len(done)}, {len(cells)}")
         seconds += [one.seconds for one in done]
     return " | ".join([*parts, f"{sum(seconds) / max(1, len(seconds)):.0f}"])
+
+
+def _is_good(one: Result) -> bool:
+    return one.is_found if one.label == "planted" else not one.wrong
 
 
 def _end(_number: int, _frame: object) -> None:
@@ -121,6 +125,8 @@ def main() -> None:
     words.add_argument("--table", action="store_true", help="only print the table")
     given = words.parse_args()
     signal.signal(signal.SIGTERM, _end)
+    # A shell has what it starts in the background ignore Ctrl-C, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     results = Results(given.results)
     wanted = [one for one in spread(CELLS[given.label]) if re.search(given.only, one.name)]
     cells = results.missing(given.label, wanted, wrong=given.wrong)

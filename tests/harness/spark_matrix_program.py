@@ -145,12 +145,13 @@ class Work:
             writer.option("checkpointLocation", self._checkpoint).trigger(availableNow=True).start()
         )
         if self.is_struck and self.cell.what is What.STOP:
-            self._stop(query.stop)
+            self._stop(query.stop, lambda: not query.isActive)
         query.awaitTermination()
 
-    def _stop(self, stop: Callable[[], None]) -> None:
+    def _stop(self, stop: Callable[[], None], is_over: Callable[[], bool]) -> None:
         """While a task stands still; who stops a query waits until it is stopped."""
-        until(self.order.held.exists, "a task stands still", PATIENCE_S)
+        held = self.order.held
+        until(lambda: held.exists() or is_over(), "a task stands still", PATIENCE_S)
         stopping = threading.Thread(target=stop)
         stopping.start()
         stopping.join(_STOP_S)
@@ -195,10 +196,14 @@ class Work:
             yield
             return
         cancel = self.spark.sparkContext.cancelAllJobs
-        canceller = threading.Thread(target=partial(self._stop, cancel))
+        is_over = threading.Event()
+        canceller = threading.Thread(target=partial(self._stop, cancel, is_over.is_set))
         canceller.start()
-        yield
-        canceller.join()
+        try:
+            yield
+        finally:
+            is_over.set()
+            canceller.join()
 
     def _command(self) -> None:
         """As it is run by its name, but in this session."""

@@ -6,9 +6,12 @@ A run that is interrupted goes on with the cells that the file does not have.
 import json
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from harness.spark_matrix import Cell, Delivery, Form, How, What, When
+
+NOT_STRUCK: Final = "it was never struck"
+NOT_RUN: Final = "the cell could not be run"
 
 
 class Result(NamedTuple):
@@ -20,6 +23,11 @@ class Result(NamedTuple):
     wrong: str
     """Empty if all rows are there as they should be."""
     seconds: float
+
+    @property
+    def is_found(self) -> bool:
+        """Whether a planted fault shows: a cell that was not struck says nothing about it."""
+        return bool(self.wrong) and not self.wrong.startswith((NOT_STRUCK, NOT_RUN))
 
     @property
     def line(self) -> str:

@@ -26,7 +26,7 @@ from harness.committed_rows import committed_rows
 from harness.need import need
 from harness.spark_matrix import ALL, COMMANDS, Cell, Delivery, Form, What
 from harness.spark_matrix_program import ANSWER, CONF, DIGITS, FEW_TASKS, command_words, master
-from harness.spark_matrix_results import Result
+from harness.spark_matrix_results import NOT_RUN, NOT_STRUCK, Result
 from harness.spark_matrix_strikes import FOLDER, ROWS, Order
 from harness.spark_plain import Place
 
@@ -231,7 +231,7 @@ class Matrix:
         except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
             # Nobody knows what the session is doing: the next cells get another one.
             self.sessions.end_all()
-            return dict.fromkeys(group, f"the cell could not be run: {error}")
+            return dict.fromkeys(group, f"{NOT_RUN}: {error}")
         finally:
             for cell in group:
                 self._order(cell).take_back()
@@ -274,7 +274,7 @@ class Matrix:
         for cell, said in zip(group, answers, strict=True):
             wrong[cell] = ""
             if not self._order(cell).struck.exists():
-                wrong[cell] = f"it was never struck: {said or 'it ended in order'}"
+                wrong[cell] = f"{NOT_STRUCK}: {said or 'it ended in order'}"
             elif not said and cell.what in _FAILS:
                 wrong[cell] = "it ended in order though it was struck"
         return wrong
@@ -334,7 +334,8 @@ class Matrix:
         for order in orders:
             order.goes_on.touch()
         if is_command:
-            driver.process.wait(_ANSWER_S)
+            code = driver.process.wait(_ANSWER_S)
+            assert code, f"{orders[0].name}: the command ended in order though it was hit"
         elif driver.answer() is None or what is not What.SIGINT:
             # A program may live through Ctrl-C with its session, and without it through the death
             # of the JVM.
