@@ -77,7 +77,7 @@ def counts(results: Results) -> str:
         _counted(f"{how.form.value}, {how.delivery.value}", results, partial(_is_how, how))
         for how in HOWS
     ]
-    names = " | ".join(f"{label}: right or found, run, of" for label in CELLS)
+    names = "tidelog: right, run, of | planted fault: found, run, of | Apache Kafka: right, run, of"
     head = f"{{}} | {names} | seconds a cell"
     rule = " | ".join(["---"] * (len(CELLS) + 2))
     total = _counted("all", results, lambda _: True)
