@@ -60,11 +60,26 @@ def _compare(said: EpochCache, from_batches: EpochCache, span: Span) -> str | No
     found, written = said.entries(), from_batches.entries()
     if found and found[-1][1] == span.end:
         found.pop()  # who became leader and wrote nothing yet stands in this file only
+    found = [row for row in found if not _wrote_into_a_gap(row, written, span)]
     if _begins_in_a_gap(found, written, span):
         found = found[1:]
     if found != written and not _reaches_back(found, written, span):
         return f"says (epoch, from) {found}, the batches {written}"
     return None
+
+
+def _wrote_into_a_gap(row: tuple[int, int], written: list[tuple[int, int]], span: Span) -> bool:
+    """Whether an epoch begins between two batches, in a gap. A power loss took what it wrote, but
+    not that it led, and the next batch that the leader sent came behind a gap of compaction."""
+    epoch, start = row
+    before = [span.lasts[one] for one, _ in written if one < epoch]
+    behind = [first for one, first in written if one > epoch]
+    return (
+        epoch not in dict(written)
+        and bool(before)
+        and bool(behind)
+        and max(before) < start < min(behind)
+    )
 
 
 def _begins_in_a_gap(
