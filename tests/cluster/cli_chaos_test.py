@@ -1,12 +1,13 @@
 """The chaos commands as a person and a script see them: texts, JSON, exit codes, wrong use."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster
+from harness.cluster import Cluster, until
 from harness.golden import Golden, told
 
 pytestmark = pytest.mark.slow
@@ -46,10 +47,15 @@ def without_checkpoints(text: str) -> str:
     return re.sub(rf'{{"file": "{of_directory}"[^}}]*}}(, )?', "", text)
 
 
+def _topics(cluster: Cluster) -> int:
+    return int(json.loads(cluster.done("status", "--json").out)["topics"])
+
+
 def test_disks(running: Cluster, golden: Golden) -> None:
     """Nothing fails meanwhile that the broker cannot do without."""
     running.create_topic("t")
     running.done("produce", "t", text="one record\n")
+    until(lambda: _topics(running) == 1, "the coordinator to count the topic")
     slow = ["chaos", "slow-disk", "0", "--file", "snapshot"]
     text = told(
         running,

@@ -19,8 +19,8 @@ import pytest
 RECORD: Final = Path(__file__).resolve().parents[2] / "durations.json"
 PROCESSOR: Final = "processor_s"
 """Under this name each test reports what it and the processes it waited for used."""
-BUDGET_PROCESSOR_S: Final = 2 * 360
-"""Two processors for six minutes."""
+BUDGET_WALL_S: Final = 4 * 780
+"""Four workers for thirteen minutes. The aim is six."""
 ALONE_S: Final = 10.0
 """A test that takes as long is given out by itself, not with its file."""
 COMPARED_FROM_S: Final = 5.0
@@ -52,8 +52,8 @@ class Record(msgspec.Struct, frozen=True):
         path.write_text(text + "\n")
 
     @property
-    def processor_s(self) -> float:
-        return sum(one.processor for one in self.files.values())
+    def wall_s(self) -> float:
+        return sum(one.wall for one in self.files.values())
 
 
 def grown(before: Record, now: Record) -> list[str]:

@@ -4,6 +4,7 @@ A test that takes very long is given out alone. Else the run would end in waitin
 """
 
 import pytest
+from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from harness.suite.durations import Record, file_of, longest_first
@@ -12,8 +13,8 @@ from harness.suite.durations import Record, file_of, longest_first
 class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Gives out units of work in the order of the tests, which the workers have sorted."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        super().__init__(config)
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
         self._alone = Record.read().alone
 
     def _split_scope(self, nodeid: str) -> str:
@@ -24,8 +25,10 @@ class Sharing:
     """In the process that has the workers: shares `--dist=loadfile` out in that way."""
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config) -> LongestFirst | None:
-        return LongestFirst(config) if config.getoption("dist") == "loadfile" else None
+    def pytest_xdist_make_scheduler(
+        self, config: pytest.Config, log: Producer
+    ) -> LongestFirst | None:
+        return LongestFirst(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 class Sorting:
