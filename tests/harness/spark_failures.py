@@ -34,6 +34,9 @@ _ROW_BYTES = 1_000
 _CONF = {
     "spark.driver.memory": "1g",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200",
+    # Spark kills the Python of a task that does not end within 2 s after it was cancelled. On a
+    # busy machine that may be before it has aborted its transaction.
+    "spark.python.task.killTimeout": "60s",
 }
 _PATIENCE_S = 120
 ATTEMPTS = 2

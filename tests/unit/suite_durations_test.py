@@ -1,5 +1,8 @@
 """Test files are shared out by what they took, and one that takes much longer fails the run."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,6 +82,38 @@ def test_units_come_longest_first_and_those_nobody_knows_before_all() -> None:
 )
 def test_a_test_goes_with_its_file_unless_it_takes_long(test: str, unit: str) -> None:
     assert unit_of(test, {"a_test.py::test_x[1]": 20.0}) == unit
+
+
+PROJECT = """
+from harness.suite.durations import Record, FileTime
+from harness.suite.sharing import Sharing, Sorting
+
+RECORD = Record({"few_test.py": FileTime(30.0, 1.0), "many_test.py": FileTime(5.0, 1.0)})
+Record.read = lambda: RECORD
+
+def pytest_configure(config):
+    config.pluginmanager.register(Sorting() if hasattr(config, "workerinput") else Sharing())
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_begins_with_what_takes_longest(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(PROJECT)
+    many = "".join(f"def test_many{at}(): pass\n" for at in range(20))
+    (tmp_path / "many_test.py").write_text(many)
+    (tmp_path / "few_test.py").write_text("def test_few(): pass\n")
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-n", "1", "--dist=loadfile"],
+        cwd=tmp_path,
+        env=outside | {"PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ran = [line for line in found.stdout.splitlines() if "PASSED" in line]
+    assert "few_test.py" in ran[0]
+    assert len(ran) == 21
 
 
 def test_the_record_has_every_test_file_and_keeps_to_the_budget() -> None:

@@ -14,6 +14,7 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no t
     """Gives out units of work in the order of the tests, which the workers have sorted."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
+        config.option.loadscopereorder = False  # by the number of tests
         super().__init__(config, log)
         self._alone = Record.read().alone
 
