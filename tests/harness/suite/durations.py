@@ -26,7 +26,8 @@ ALONE_S: Final = 10.0
 COMPARED_FROM_S: Final = 5.0
 """Files that take less are not compared: their start-up costs what they do."""
 MAY_GROW: Final = 1.5
-ALLOWANCE_S: Final = 3.0
+ALLOWANCE_S: Final = 15.0
+"""Checks of types and downloads start with empty caches on a new machine."""
 
 
 class FileTime(msgspec.Struct, frozen=True):
