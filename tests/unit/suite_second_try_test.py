@@ -6,11 +6,11 @@ import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Literal, cast
 
 import pytest
 
-from harness.suite.second_try import EVIDENCE, PASSED_MAX, TRIED_MAX, SecondTry
+from harness.suite.second_try import EVIDENCE, PASSED_MAX, TRIED_MAX, SecondTry, cause_of
 from harness.tidy_checks import ROOT
 
 CONFTEST = """
@@ -114,8 +114,16 @@ class Ended:
         self.lines.append(text)
 
 
-def failure_of(test: str) -> pytest.TestReport:
-    return pytest.TestReport(test, (test, 0, test), {}, "failed", f"{test} has failed", "call")
+def failure_of(test: str, when: Literal["setup", "call"] = "call") -> pytest.TestReport:
+    said = f"{test} has failed" if when == "call" else "the broker cannot be reached"
+    return pytest.TestReport(test, (test, 0, test), {}, "failed", said, when)
+
+
+def test_a_fixture_that_fails_all_tests_of_its_file_counts_once() -> None:
+    shared = {cause_of(failure_of(test, "setup")) for test in named("cluster", PASSED_MAX + 1)}
+    assert shared == {"tests/cluster/x_test.py: the broker cannot be reached"}
+    own = {cause_of(failure_of(test)) for test in named("cluster", PASSED_MAX + 1)}
+    assert own == {*named("cluster", PASSED_MAX + 1)}
 
 
 def named(folder: str, count: int) -> list[str]:

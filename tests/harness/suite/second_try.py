@@ -34,6 +34,7 @@ class SecondTry:
         self._config = config
         self._run = run or self._runs_alone
         self._failures: dict[str, str] = {}
+        self._causes: dict[str, str] = {}
         self._broken = False
         self._verdict: list[str] = []
         self._evidence = Path(config.rootpath) / EVIDENCE
@@ -42,6 +43,7 @@ class SecondTry:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             printed = [report.longreprtext, *(f"{name}\n{text}" for name, text in report.sections)]
+            self._causes[report.nodeid] = cause_of(report)
             before = self._failures.get(report.nodeid)
             self._failures[report.nodeid] = "\n".join([before, *printed] if before else printed)
 
@@ -53,22 +55,23 @@ class SecondTry:
         failed = session.exitstatus == pytest.ExitCode.TESTS_FAILED and self._failures
         if not failed or self._broken:
             return
-        why = too_much(self._failures)
+        why = too_much(self._causes)
         if why:
             self._verdict = [why]
             return
         passed = {test: text for test, text in self._failures.items() if self._run(test)}
-        self._tell(passed)
-        if len(passed) == len(self._failures) and len(passed) <= PASSED_MAX:
+        causes = {self._causes[test] for test in passed}
+        self._tell(passed, len(causes))
+        if len(passed) == len(self._failures) and len(causes) <= PASSED_MAX:
             session.exitstatus = pytest.ExitCode.OK
 
-    def _tell(self, passed: Failures) -> None:
+    def _tell(self, passed: Failures, causes: int) -> None:
         for test, evidence in passed.items():
             self._verdict += [f"passed at the second try: {test}", *evidence.splitlines(), ""]
         self._verdict += [f"failed twice: {test}" for test in self._failures if test not in passed]
-        if len(passed) > PASSED_MAX:
+        if causes > PASSED_MAX:
             self._verdict.append(
-                f"{len(passed)} tests passed at the second try, more than {PASSED_MAX}:"
+                f"{causes} tests passed at the second try, more than {PASSED_MAX}:"
                 " the run has failed"
             )
         if passed:
@@ -101,11 +104,20 @@ class SecondTry:
         return done.returncode == 0
 
 
-def too_much(failures: Failures) -> str | None:
-    """Why no second try would help; None where one may."""
+def cause_of(report: pytest.TestReport) -> str:
+    """Who failed: a test, or what all tests of a file share, which then fails them all at once."""
+    if report.when != "setup":
+        return report.nodeid
+    said = report.longreprtext.rstrip().rpartition("\n")[2]
+    return f"{report.nodeid.partition('::')[0]}: {said}"
+
+
+def too_much(failures: Mapping[str, str]) -> str | None:
+    """Why no second try would help; None where one may. `failures` has the cause of each."""
     elsewhere = [test for test in failures if not test.startswith(FOLDERS)]
     if elsewhere:
         return f"no second try: {elsewhere[0]} failed, which has no excuse"
-    if len(failures) > TRIED_MAX:
-        return f"no second try: {len(failures)} tests failed"
+    causes = len({*failures.values()})
+    if causes > TRIED_MAX:
+        return f"no second try: {causes} tests failed"
     return None
