@@ -194,6 +194,8 @@ def test_a_cluster_whose_folder_is_replaced_does_not_touch_the_other_one(
     running: Cluster,
 ) -> None:
     """Put back from a copy, as a backup is."""
+    last = running.data / "logs/transaction-coordinator-0.log"
+    until(last.exists, "all processes have begun their logs")
     shutil.copytree(running.data, running.folder / "backup")
     (running.folder / "backup" / "run.json").write_text("theirs")
     running.data.rename(running.folder / "old")
