@@ -198,6 +198,22 @@ class FakeStorage:
             done(self.answers)
 
 
+def turns(bench: "HandlerBench") -> int:
+    """Let the loop go on until nothing waits for its turn; how many turns that takes."""
+    assert bench.aside is not None
+    count = 0
+    while bench.aside:
+        step(bench)
+        count += 1
+    return count
+
+
+def step(bench: "HandlerBench") -> None:
+    """Let the loop go on for one turn."""
+    assert bench.aside
+    bench.aside.pop(0)()
+
+
 class HandlerBench:
     """One broker in one directory, with a clock that tests move."""
 

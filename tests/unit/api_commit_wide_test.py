@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.brokers import step, turns
 from harness.group_bench import Asked, GroupBench, commit_request, fetch_offsets
 from harness.transaction_bench import ID, PRODUCER, answer, end_transaction
 from harness.transactions import end_in_group, group_partition
@@ -26,20 +27,6 @@ def bench(tmp_path: Path) -> GroupBench:
     bench.topic("t", WIDE)
     bench.aside = []
     return bench
-
-
-def step(bench: GroupBench) -> None:
-    assert bench.aside
-    bench.aside.pop(0)()
-
-
-def turns(bench: GroupBench) -> int:
-    """Let the loop go on until nothing waits for its turn; how many turns that takes."""
-    count = 0
-    while bench.aside:
-        step(bench)
-        count += 1
-    return count
 
 
 def codes(asked: Asked) -> list[int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.brokers import FakeClient
+from harness.brokers import FakeClient, turns
 from harness.group_bench import GroupBench
 from harness.produce_raw import produce_request
 from harness.raw import request_bytes
@@ -46,12 +46,6 @@ def bench(tmp_path: Path) -> Bench:
     bench.topic("t", 3)
     bench.aside = []
     return bench
-
-
-def turns(bench: GroupBench) -> None:
-    assert bench.aside is not None
-    while bench.aside:
-        bench.aside.pop(0)()
 
 
 def keys(count: int = MANY) -> k10_find_coordinator.FindCoordinatorRequest:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.brokers import FakeClient
+from harness.brokers import FakeClient, turns
 from harness.group_bench import GroupBench
 from tidelog.kernel import limits
 from tidelog.wire.messages import k11_join_group as k11
@@ -110,8 +110,7 @@ def bench(tmp_path: Path) -> GroupBench:
 def begun(bench: GroupBench, api: Any, version: int, request: Any) -> FakeClient:
     client = FakeClient()
     bench.begin(client, api, version, request)
-    while bench.aside:
-        bench.aside.pop(0)()
+    turns(bench)
     return client
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.brokers import step, turns
 from harness.group_bench import Asked, GroupBench
 from harness.produce_raw import produce_request
 from tidelog.kernel import limits
@@ -24,16 +25,6 @@ def bench(tmp_path: Path) -> GroupBench:
     bench.topic("t", 3)
     bench.aside = []
     return bench
-
-
-def turns(bench: GroupBench) -> int:
-    """Let the loop go on until nothing waits for its turn; how many turns that takes."""
-    assert bench.aside is not None
-    count = 0
-    while bench.aside:
-        bench.aside.pop(0)()
-        count += 1
-    return count
 
 
 def request_of(topic: str, indexes: Any, **fields: Any) -> k01_fetch.FetchRequest:
@@ -157,11 +148,6 @@ def started_to_wait(bench: GroupBench, **fields: Any) -> Asked:
         step(bench)
     assert asked.answer() is None
     return asked
-
-
-def step(bench: GroupBench) -> None:
-    assert bench.aside
-    bench.aside.pop(0)()
 
 
 def first_row(asked: Asked) -> Any:

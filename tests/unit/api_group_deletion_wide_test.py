@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.brokers import turns
 from harness.group_bench import Asked, GroupBench, commit, commit_request, fetch_offsets
 from harness.transaction_bench import ID, PRODUCER, answer
 from harness.transactions import end_in_group, group_partition
@@ -28,16 +29,6 @@ def bench(tmp_path: Path) -> GroupBench:
     bench.start_asking(k08.API, 8, commit_request("g", {"t": range(WIDE)}))
     turns(bench)
     return bench
-
-
-def turns(bench: GroupBench) -> int:
-    """Let the loop go on until nothing waits for its turn; how many turns that takes."""
-    assert bench.aside is not None
-    count = 0
-    while bench.aside:
-        bench.aside.pop(0)()
-        count += 1
-    return count
 
 
 def log_end(bench: GroupBench) -> int:

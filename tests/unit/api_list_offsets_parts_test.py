@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.brokers import START_MS, FakeClient, HandlerBench
+from harness.brokers import START_MS, FakeClient, HandlerBench, turns
 from harness.produce_raw import produce_request
 from tidelog.kernel import limits
 from tidelog.kernel.ids import Partition
@@ -58,21 +58,11 @@ def rows_of(client: FakeClient) -> list[Any]:
     return [row for topic in answer.topics for row in topic.partitions]
 
 
-def go_on(bench: HandlerBench) -> int:
-    """Do all that is waiting; how many parts that were."""
-    assert bench.aside is not None
-    parts = 0
-    while bench.aside:
-        bench.aside.pop(0)()
-        parts += 1
-    return parts
-
-
 def test_many_records_are_not_looked_at_on_the_loop(bench: HandlerBench) -> None:
     client = begin(bench, LATE_MS)
     assert client.frames() == []
     assert not client.session.may_begin(barrier=False)
-    assert go_on(bench) == 1
+    assert turns(bench) == 1
     (row,) = rows_of(client)
     assert (row.error_code, row.offset) == (ErrorCode.NONE, -1)
     assert client.session.may_begin(barrier=True)
@@ -83,21 +73,21 @@ def test_what_one_request_looks_at_on_the_loop_is_little_in_all(bench: HandlerBe
     produce_lying(bench, "small", limits.RECORDS_AT_ONCE_MAX // 2)
     client = begin(bench, LATE_MS, LATE_MS, LATE_MS, topic="small")
     assert client.frames() == []
-    assert go_on(bench) == 1
+    assert turns(bench) == 1
     assert [row.offset for row in rows_of(client)] == [-1] * 3
 
 
 def test_others_have_their_turn_between_many_partitions(bench: HandlerBench) -> None:
     client = begin(bench, -1, times=2 * limits.ROWS_PER_STEP + 1)
     assert client.frames() == []
-    assert go_on(bench) == 2
+    assert turns(bench) == 2
     assert len(rows_of(client)) == 2 * limits.ROWS_PER_STEP + 1
 
 
 def test_a_partition_that_is_led_elsewhere_meanwhile_is_refused(bench: HandlerBench) -> None:
     client = begin(bench, LATE_MS)
     bench.broker.replicas.remove(("t", Partition(0)))
-    go_on(bench)
+    turns(bench)
     (row,) = rows_of(client)
     assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -105,7 +95,7 @@ def test_a_partition_that_is_led_elsewhere_meanwhile_is_refused(bench: HandlerBe
 def test_nothing_more_is_done_for_a_client_that_is_gone(bench: HandlerBench) -> None:
     client = begin(bench, LATE_MS, LATE_MS)
     client.session.abandon()
-    assert go_on(bench) == 1
+    assert turns(bench) == 1
 
 
 @pytest.mark.parametrize("where", ["iterate_plain", "unpacked"])
@@ -118,7 +108,7 @@ def test_a_fault_while_records_are_read_in_the_thread_ends_the_request_alone(
         raise OverflowError("no such time")
 
     monkeypatch.setattr(f"tidelog.node.log.lookup.{where}", raises)
-    go_on(bench)
+    turns(bench)
     assert client.closed is not None
     assert client.frames() == []
     assert len(bench.faults) == 1
@@ -133,7 +123,7 @@ def test_searches_wait_while_others_have_much_in_memory(bench: HandlerBench) -> 
     in_memory = bench.broker.looked_at_bytes
     bench.aside.pop()()
     assert (second.frames(), bench.broker.looked_at_bytes) == ([], in_memory)
-    go_on(bench)
+    turns(bench)
     assert [row.offset for row in rows_of(first) + rows_of(second)] == [-1, -1]
     assert bench.broker.looked_at_bytes == limits.LOOKED_AT_BYTES_MAX
 
@@ -142,5 +132,5 @@ def test_the_memory_of_a_search_is_free_when_its_client_is_gone(bench: HandlerBe
     client = begin(bench, LATE_MS)
     assert bench.broker.looked_at_bytes
     client.session.abandon()
-    go_on(bench)
+    turns(bench)
     assert bench.broker.looked_at_bytes == 0

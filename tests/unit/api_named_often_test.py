@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.brokers import turns
 from harness.group_bench import GroupBench, commit
 from harness.produce_raw import produce_request
 from tidelog.kernel import limits
@@ -107,21 +108,12 @@ def test_others_have_their_turn_between_many_producers(bench: GroupBench) -> Non
     assert told == [limits.ROWS_PER_STEP, 0, 0]
 
 
-def parts_of(bench: GroupBench) -> int:
-    assert bench.aside is not None
-    parts = 0
-    while bench.aside:
-        bench.aside.pop(0)()
-        parts += 1
-    return parts
-
-
 def test_others_have_their_turn_between_many_groups(bench: GroupBench) -> None:
     names = [str(number) for number in range(2 * limits.ROWS_PER_STEP + 1)]
     bench.aside = []
     asked = k15_describe_groups.DescribeGroupsRequest(groups=names)
     waits = bench.start_asking(k15_describe_groups.API, 5, asked)
-    assert parts_of(bench) == 4
+    assert turns(bench) == 4
     (frame,) = waits.client.frames()
     groups = decode_response(k15_describe_groups.API, 5, memoryview(frame))[1].groups
     assert [group.group_id for group in groups] == names
@@ -136,7 +128,7 @@ def test_others_have_their_turn_between_many_ends_of_epochs(bench: GroupBench) -
     asked = k23_offset_for_leader_epoch.OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic])
     bench.aside = []
     waits = bench.start_asking(k23_offset_for_leader_epoch.API, 4, asked)
-    assert parts_of(bench) == 2
+    assert turns(bench) == 2
     (frame,) = waits.client.frames()
     (told,) = decode_response(k23_offset_for_leader_epoch.API, 4, memoryview(frame))[1].topics
     assert [(one.error_code, one.end_offset) for one in told.partitions] == [(0, 0)] * len(rows)
@@ -147,7 +139,7 @@ def test_others_have_their_turn_between_long_names_of_groups(bench: GroupBench) 
     bench.aside = []
     asked = k10_find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=names * 2)
     waits = bench.start_asking(k10_find_coordinator.API, 4, asked)
-    assert parts_of(bench) == 14
+    assert turns(bench) == 14
     (frame,) = waits.client.frames()
     told = decode_response(k10_find_coordinator.API, 4, memoryview(frame))[1].coordinators
     assert [(one.key, one.error_code) for one in told] == [(name, 0) for name in names]
@@ -158,7 +150,7 @@ def test_others_have_their_turn_between_many_transactional_ids(bench: GroupBench
     bench.aside = []
     asked = k65_describe_transactions.DescribeTransactionsRequest(transactional_ids=names)
     waits = bench.start_asking(k65_describe_transactions.API, 0, asked)
-    assert parts_of(bench) == 2
+    assert turns(bench) == 2
     (frame,) = waits.client.frames()
     told = decode_response(k65_describe_transactions.API, 0, memoryview(frame))[1]
     assert {one.error_code for one in told.transaction_states} == {ErrorCode.NOT_COORDINATOR}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.brokers import turns
 from harness.group_bench import Asked, GroupBench
 from harness.produce_raw import produce_request
 from tidelog.kernel import limits
@@ -37,16 +38,6 @@ def bench(tmp_path: Path) -> GroupBench:
     bench.topic("t", 3)
     bench.aside = []
     return bench
-
-
-def turns(bench: GroupBench) -> int:
-    """Let the loop go on until nothing waits for its turn; how many turns that takes."""
-    assert bench.aside is not None
-    count = 0
-    while bench.aside:
-        bench.aside.pop(0)()
-        count += 1
-    return count
 
 
 def delete_records() -> Any:

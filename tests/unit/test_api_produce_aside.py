@@ -1,12 +1,11 @@
 """Batches that take long to be made ready: off the loop, and in order all the same."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.brokers import FakeClient, HandlerBench, led_here
+from harness.brokers import FakeClient, HandlerBench, led_here, turns
 from harness.produce_raw import produce_request
 from tidelog.kernel import limits
 from tidelog.kernel.ids import Partition
@@ -80,13 +79,6 @@ def log_of(bench: HandlerBench, topic: str) -> Log:
     return replica.log
 
 
-def do_all(bench: HandlerBench) -> None:
-    assert bench.aside is not None
-    waiting: list[Callable[[], None]] = bench.aside
-    while waiting:
-        waiting.pop(0)()
-
-
 def row_of(client: FakeClient) -> Any:
     (frame,) = client.frames()
     answer = decode_response(k00_produce.API, 9, memoryview(frame))[1]
@@ -117,7 +109,7 @@ def test_only_what_takes_long_is_done_aside(
     assert bench.aside is not None
     assert len(bench.aside) == is_long
     assert (log_of(bench, topic).end == 0) == is_long
-    do_all(bench)
+    turns(bench)
     row = row_of(client)
     assert (row.error_code, row.base_offset) == (ErrorCode.NONE, 0)
 
@@ -125,7 +117,7 @@ def test_only_what_takes_long_is_done_aside(
 def test_nothing_begins_behind_a_batch_that_is_made_ready(bench: HandlerBench) -> None:
     client = begin(bench, "packed", bytearray(PLAIN))
     assert not client.session.may_begin(barrier=False)
-    do_all(bench)
+    turns(bench)
     assert client.session.in_flight == 1
     row_of(client)
     assert client.session.may_begin(barrier=True)
@@ -136,14 +128,14 @@ def test_a_batch_is_made_ready_behind_one_that_waits_for_replicas(bench: Handler
     client.session.begin(barrier=False)
     begin(bench, "packed", bytearray(PLAIN), client=client)
     assert not client.session.may_begin(barrier=False)
-    do_all(bench)
+    turns(bench)
     assert client.session.may_begin(barrier=False), "its turn is over though nothing is answered"
     assert client.frames() == []
 
 
 def test_the_connection_s_buffer_may_be_used_again_meanwhile(bench: HandlerBench) -> None:
     client = begin(bench, "packed", bytearray(PLAIN))
-    do_all(bench)
+    turns(bench)
     assert row_of(client).error_code == ErrorCode.NONE
 
 
@@ -152,7 +144,7 @@ def test_also_for_what_the_request_has_besides(bench: HandlerBench) -> None:
     request = produce_request("packed", bytearray(PLAIN), acks=1)
     request.topic_data += produce_request("plain", bytearray(PLAIN)).topic_data
     bench.begin(client, k00_produce.API, 9, request)
-    do_all(bench)
+    turns(bench)
     (frame,) = client.frames()
     answer = decode_response(k00_produce.API, 9, memoryview(frame))[1]
     codes = [topic.partition_responses[0].error_code for topic in answer.responses]
@@ -165,7 +157,7 @@ def test_also_for_what_the_request_has_besides(bench: HandlerBench) -> None:
 
 def test_every_record_without_a_key_is_named(bench: HandlerBench) -> None:
     client = begin(bench, "compacted", bytearray(NO_KEY))
-    do_all(bench)
+    turns(bench)
     row = row_of(client)
     assert row.error_code == ErrorCode.INVALID_RECORD
     assert [error.batch_index for error in row.record_errors] == list(range(2_000))
@@ -174,28 +166,28 @@ def test_every_record_without_a_key_is_named(bench: HandlerBench) -> None:
 
 def test_without_an_answer_a_batch_that_may_not_be_ends_the_connection(bench: HandlerBench) -> None:
     client = begin(bench, "compacted", bytearray(NO_KEY), acks=0)
-    do_all(bench)
+    turns(bench)
     assert client.closed == "produce with acks=0 to compacted-0: INVALID_RECORD"
 
 
 def test_who_left_meanwhile_had_it_appended_all_the_same(bench: HandlerBench) -> None:
     client = begin(bench, "packed", bytearray(PLAIN), acks=0)
     client.session.abandon()
-    do_all(bench)
+    turns(bench)
     assert log_of(bench, "packed").end == 1
 
 
 def test_a_partition_that_goes_meanwhile_takes_nothing(bench: HandlerBench) -> None:
     client = begin(bench, "packed", bytearray(PLAIN))
     bench.broker.replicas.remove(("packed", Partition(0)))
-    do_all(bench)
+    turns(bench)
     assert row_of(client).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_it_is_appended_when_it_is_ready_not_when_it_came(bench: HandlerBench) -> None:
     begin(bench, "packed", bytearray(PLAIN))
     bench.now = Instant(bench.now + 5)
-    do_all(bench)
+    turns(bench)
     assert log_of(bench, "packed").dirty.since == bench.now
 
 
@@ -208,7 +200,7 @@ def test_small_batches_of_one_request_are_looked_at_aside_when_they_are_many(
         request.topic_data += produce_request("compacted", bytearray(ZSTD)).topic_data
     bench.begin(client, k00_produce.API, 9, request)
     assert log_of(bench, "compacted").end == 0
-    do_all(bench)
+    turns(bench)
     assert log_of(bench, "compacted").end == 100
 
 
@@ -228,7 +220,7 @@ def test_a_client_that_never_says_the_largest_timestamp_may_repeat_itself(
     bench.aside = []
     client = begin(bench, "plain", bytearray(NO_TIMESTAMP))
     assert log.end == 3, "it has many records, so the loop does not look at them"
-    do_all(bench)
+    turns(bench)
     assert row_of(client).base_offset == 3
 
 
@@ -238,7 +230,7 @@ def test_a_codec_that_the_topic_gets_meanwhile_is_kept_to(bench: HandlerBench) -
     request.topic_data += produce_request("plain", bytearray(PLAIN)).topic_data
     bench.begin(client, k00_produce.API, 9, request)
     bench.replay(ConfigChanged(ResourceKind.TOPIC, "plain", "compression.type", "gzip"))
-    do_all(bench)
+    turns(bench)
     found = log_of(bench, "plain").read(0, 1_000_000, 1, min_one=True)
     assert found is not None
     content = found.file.read(found.position, found.size)
@@ -277,24 +269,24 @@ def test_of_many_batches_no_more_are_appended_for_a_client_that_is_gone(
     assert bench.aside is not None
     bench.aside.pop(0)()
     client.session.abandon()
-    do_all(bench)
+    turns(bench)
     assert log_of(bench, "plain").end == limits.ROWS_PER_STEP
     assert bench.broker.received.used == 0
 
 
-@pytest.mark.parametrize("turns", range(3))
+@pytest.mark.parametrize("begun", range(3))
 def test_all_batches_of_a_client_that_wants_no_answer_are_appended_though_it_is_gone(
-    bench: HandlerBench, turns: int
+    bench: HandlerBench, begun: int
 ) -> None:
     """It may disconnect at once: there is nothing it would wait for."""
     client = FakeClient()
     count = 3 * limits.ROWS_PER_STEP
     bench.begin(client, k00_produce.API, 9, wide_request(count, acks=0))
     assert bench.aside is not None
-    for _ in range(turns):
+    for _ in range(begun):
         bench.aside.pop(0)()
     client.session.abandon()
-    do_all(bench)
+    turns(bench)
     assert log_of(bench, "plain").end == count
     assert bench.broker.received.used == 0
 
@@ -318,7 +310,7 @@ def test_batches_are_not_acknowledged_if_another_broker_led_in_between(
         log.append_as_follower(bench.now, NOW_MS, memoryview(batch))
     again = led_here(leader_epoch=2, partition_epoch=2)
     bench.replay(PartitionChanged(topic_id, Partition(0), again))
-    do_all(bench)
+    turns(bench)
     (frame,) = client.frames()
     answer = decode_response(k00_produce.API, 9, memoryview(frame))[1]
     codes = [row.error_code for row in answer.responses[0].partition_responses]
@@ -335,7 +327,7 @@ def test_a_batch_of_a_topic_id_is_not_appended_to_the_next_topic_of_its_name(
     bench.begin(client, k00_produce.API, 13, request)
     bench.delete(topic.topic_id)
     bench.topic("packed", compression_type="zstd")
-    do_all(bench)
+    turns(bench)
     (frame,) = client.frames()
     answer = decode_response(k00_produce.API, 13, memoryview(frame))[1]
     row = answer.responses[0].partition_responses[0]
