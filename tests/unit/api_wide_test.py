@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.brokers import turns
+from harness.brokers import FakeStorage, turns
 from harness.group_bench import Asked, GroupBench
 from harness.produce_raw import produce_request
 from tidelog.kernel import limits
@@ -107,6 +107,32 @@ def test_others_have_their_turn_between_many_unknown_partitions(
     assert asked.answer() is None, "all of it was done in one turn"
     assert turns(bench) >= 2
     assert codes(asked.answer()) == [UNKNOWN] * WIDE
+
+
+def test_others_have_their_turn_between_many_directories(bench: GroupBench) -> None:
+    """A directory takes a look at its volume, also if no replica shall be in it."""
+    dirs = [k34.AlterReplicaLogDir(path="/data/broker-0", topics=[]) for _ in range(WIDE)]
+    asked = bench.start_asking(k34.API, 2, k34.AlterReplicaLogDirsRequest(dirs=dirs))
+    assert asked.answer() is None, "all of it was done in one turn"
+    assert turns(bench) >= 2
+    assert asked.answer() is not None
+
+
+def test_a_directory_that_is_named_often_is_looked_at_once(
+    bench: GroupBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volumes, looks = bench.storage.volumes, 0
+
+    def counted() -> list[FakeStorage]:
+        nonlocal looks
+        looks += 1
+        return volumes()
+
+    monkeypatch.setattr(bench.storage, "volumes", counted)
+    dirs = [k34.AlterReplicaLogDir(path=path, topics=[]) for path in ("/a", "/b", "/a", "/a")]
+    bench.start_asking(k34.API, 2, k34.AlterReplicaLogDirsRequest(dirs=dirs))
+    turns(bench)
+    assert looks == 1
 
 
 def test_others_have_their_turn_between_the_markers_of_an_operator(bench: GroupBench) -> None:

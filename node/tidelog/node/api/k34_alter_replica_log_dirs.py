@@ -4,13 +4,14 @@ Not done: a replica stays in the directory it came to. A reassignment away and b
 anew. Where it is already the answer is good, as Kafka's; all else gets the error that says why not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.node.api.broker import Volume
 from tidelog.node.api.call import Call
 from tidelog.node.api.parts import Parts, Turn, in_parts
 from tidelog.node.api.registry import Route
+from tidelog.node.replica.replicas import Replicas
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k34_alter_replica_log_dirs import (
     API,
@@ -27,10 +28,15 @@ def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> o
 
 
 def _altered(call: Call, request: AlterReplicaLogDirsRequest) -> Parts:
-    turn = Turn()
+    turn, replicas, volumes = Turn(), call.broker.replicas, call.broker.storage.volumes()
+    looked_at: dict[str, _Wanted] = {}
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
-        wanted = _Wanted(call, directory.path)
+        if turn.is_over():
+            yield None
+        wanted = looked_at.get(directory.path)
+        if wanted is None:
+            wanted = looked_at[directory.path] = _Wanted(replicas, volumes, directory.path)
         for topic, index in _asked(directory):
             if turn.is_over():
                 yield None
@@ -50,9 +56,8 @@ def _asked(directory: AlterReplicaLogDir) -> Iterator[tuple[str, int]]:
 class _Wanted:
     """The directory that replicas shall be in; looked at once for all of them."""
 
-    def __init__(self, call: Call, path: str) -> None:
-        self._replicas = call.broker.replicas
-        volumes = call.broker.storage.volumes()
+    def __init__(self, replicas: Replicas, volumes: Iterable[Volume], path: str) -> None:
+        self._replicas = replicas
         self._volume = next((one for one in volumes if one.path == path), None)
         self._works = self._volume is not None and _works(self._volume)
 
