@@ -142,7 +142,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--record-durations",
         action="store_true",
-        help="write what each test file takes into tests/durations.json; for the whole suite",
+        help="write what each test file that is run takes into tests/durations.json",
     )
 
 

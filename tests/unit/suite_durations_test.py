@@ -1,8 +1,5 @@
 """Test files are shared out by what they took, and one that takes much longer fails the run."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,9 @@ from harness.suite.durations import (
     Record,
     grown,
     longest_first,
+    updated,
 )
+from harness.suite.runs import run_apart
 from harness.suite.sharing import unit_of
 from harness.tidy_checks import ROOT
 
@@ -57,6 +56,16 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = Record({"a_test.py": FileTime(1.5, 2.5)}, {"a_test.py::test_x": 12.0})
     written.write(path)
     assert Record.read(path) == written
+
+
+def test_a_run_of_some_files_leaves_what_is_recorded_of_the_others(tmp_path: Path) -> None:
+    for name in FILES[:2]:
+        (tmp_path / name).touch()
+    before = Record(record(1, 2, 3).files, {"a_test.py::x": 11.0, "b_test.py::y": 12.0})
+    now = Record({"b_test.py": FileTime(9.0, 9.0)}, {"b_test.py::z": 13.0})
+    after = updated(before, now, tmp_path)
+    assert after.files == {"a_test.py": FileTime(1.0, 1.0), "b_test.py": FileTime(9.0, 9.0)}
+    assert after.alone == {"a_test.py::x": 11.0, "b_test.py::z": 13.0}
 
 
 def test_units_come_longest_first_and_those_nobody_knows_before_all() -> None:
@@ -102,15 +111,7 @@ def test_a_worker_begins_with_what_takes_longest(tmp_path: Path) -> None:
     many = "".join(f"def test_many{at}(): pass\n" for at in range(20))
     (tmp_path / "many_test.py").write_text(many)
     (tmp_path / "few_test.py").write_text("def test_few(): pass\n")
-    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    found = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-n", "1", "--dist=loadfile"],
-        cwd=tmp_path,
-        env=outside | {"PYTHONPATH": str(ROOT / "tests")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    found = run_apart(tmp_path, "-v", "-n", "1", "--dist=loadfile")
     ran = [line for line in found.stdout.splitlines() if "PASSED" in line]
     assert "few_test.py" in ran[0]
     assert len(ran) == 21

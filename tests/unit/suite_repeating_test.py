@@ -1,14 +1,11 @@
 """A test that fails now and then is found by running it often, beside busy processors."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from harness.suite.repeating import busy, without_repetition
-from harness.tidy_checks import ROOT
+from harness.suite.runs import run_apart
 
 CONFTEST = """
 from harness.suite.repeating import Failures, Repeating
@@ -38,15 +35,7 @@ def test_sound(size):
 def test_each_test_runs_so_often_and_its_failures_are_counted(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "odd_test.py").write_text(TESTS)
-    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    found = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "0", "odd_test.py"],
-        cwd=tmp_path,
-        env=outside | {"PYTHONPATH": str(ROOT / "tests")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    found = run_apart(tmp_path, "-q", "-n", "0", "odd_test.py")
     assert "1 failed, 11 passed" in found.stdout
     assert "   1 odd_test.py::test_fails_once" in found.stdout
 

@@ -1,8 +1,5 @@
 """Tests with real processes have a second try, which is told; three of them fail no run."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +7,8 @@ from typing import Literal, cast
 
 import pytest
 
+from harness.suite.runs import run_apart
 from harness.suite.second_try import EVIDENCE, PASSED_MAX, TRIED_MAX, SecondTry, cause_of
-from harness.tidy_checks import ROOT
 
 CONFTEST = """
 from harness.suite.second_try import SecondTry
@@ -54,22 +51,10 @@ def project(folder: Path, tests: Mapping[str, str]) -> Path:
     return folder
 
 
-def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "--second-try", *options, "tests"],
-        cwd=folder,
-        env=outside | {"PYTHONPATH": str(ROOT / "tests")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.slow
 def test_what_passes_the_second_time_is_told_and_fails_nothing(tmp_path: Path) -> None:
     tests = {"unit/sound": PASSES, "cluster/odd0": FAILS_FIRST, "compat/odd1": FAILS_FIRST}
-    found = run(project(tmp_path, tests), "-n", "2")
+    found = run_apart(project(tmp_path, tests), "--second-try", "-n", "2", "tests")
     assert found.returncode == 0, found.stdout
     told = found.stdout.partition("= passed at the second try =")[2]
     for test in ("tests/cluster/odd0_test.py::test_odd0", "tests/compat/odd1_test.py::test_odd1"):
@@ -83,7 +68,7 @@ def test_what_passes_the_second_time_is_told_and_fails_nothing(tmp_path: Path) -
 @pytest.mark.timeout(300)
 def test_what_fails_twice_fails_the_run(tmp_path: Path) -> None:
     tests = {"cluster/bad": FAILS, "cluster/odd": FAILS_FIRST}
-    found = run(project(tmp_path, tests), "-n", "0")
+    found = run_apart(project(tmp_path, tests), "--second-try", "-n", "0", "tests")
     assert found.returncode == pytest.ExitCode.TESTS_FAILED, found.stdout
     assert "failed twice: tests/cluster/bad_test.py::test_bad" in found.stdout
     assert "passed at the second try: tests/cluster/odd_test.py::test_odd" in found.stdout

@@ -1,6 +1,6 @@
 """How long each test file takes: recorded by one command, read by who shares out the work.
 
-`pytest --record-durations` runs the suite and writes `tests/durations.json` anew. Every other whole
+`pytest --record-durations` writes what it runs into `tests/durations.json`. Every other whole
 run compares itself with that record, by processor time: wall time says more about who else uses the
 machine.
 """
@@ -26,6 +26,8 @@ ALONE_S: Final = 10.0
 COMPARED_FROM_S: Final = 5.0
 """Files that take less are not compared: their start-up costs what they do."""
 MAY_GROW: Final = 1.5
+ENDED: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+"""Of a run that was interrupted nobody knows what its tests take."""
 ALLOWANCE_S: Final = 15.0
 """Checks of types and downloads start with empty caches on a new machine."""
 
@@ -55,6 +57,18 @@ class Record(msgspec.Struct, frozen=True):
     @property
     def wall_s(self) -> float:
         return sum(one.wall for one in self.files.values())
+
+
+def updated(before: Record, now: Record, root: Path) -> Record:
+    """What is recorded after a run of some of the files: of the others what was, if they are still
+    there."""
+    others = {
+        name: one
+        for name, one in before.files.items()
+        if name not in now.files and (root / name).exists()
+    }
+    alone = {test: took for test, took in before.alone.items() if file_of(test) in others}
+    return Record({**others, **now.files}, {**alone, **now.alone})
 
 
 def grown(before: Record, now: Record) -> list[str]:
@@ -126,7 +140,8 @@ class Recording:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         now, before = self.measured(), Record.read()
         if self._config.getoption("--record-durations"):
-            now.write()
+            if session.exitstatus in ENDED:
+                updated(before, now, self._config.rootpath).write()
         elif now.files.keys() >= before.files.keys() and not self._config.getoption("--nightly"):
             self._grown = grown(before, now)
             if self._grown and session.exitstatus == pytest.ExitCode.OK:

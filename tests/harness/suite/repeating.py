@@ -1,6 +1,5 @@
 """Every test many times beside busy processors: what fails once in twenty runs is seen here."""
 
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -9,6 +8,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from harness.suite.runs import environment
 from harness.suite.second_try import FOLDERS
 
 NIGHTLY_REPEATS = 20
@@ -58,11 +58,10 @@ class AtNight:
         if self._config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
             return  # somebody asked for a few of the tests
         options = [f"--repeat={NIGHTLY_REPEATS}", f"--busy={NIGHTLY_BUSY}"]
-        outside = {name: value for name, value in os.environ.items() if "XDIST" not in name}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *FOLDERS],
             cwd=self._config.rootpath,
-            env=outside,
+            env=environment(),
             check=False,
         )
         if done.returncode and session.exitstatus == pytest.ExitCode.OK:

@@ -5,7 +5,6 @@ nothing is wrong. It must not refuse a change, and must not be hidden: what pass
 is told last, with the evidence of the first failure, and is written to a file.
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from harness.suite.runs import environment
 
 FOLDERS: Final = ("tests/cluster/", "tests/compat/")
 """Where tests have real processes."""
@@ -71,7 +72,7 @@ class SecondTry:
         self._verdict += [f"failed twice: {test}" for test in self._failures if test not in passed]
         if causes > PASSED_MAX:
             self._verdict.append(
-                f"{causes} tests passed at the second try, more than {PASSED_MAX}:"
+                f"{causes} independent failures passed at the second try, more than {PASSED_MAX}:"
                 " the run has failed"
             )
         if passed:
@@ -87,13 +88,11 @@ class SecondTry:
         options = self._config.option
         command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider"]
         command += ["--nightly"] if getattr(options, "nightly", False) else []
-        outside = {name: value for name, value in os.environ.items() if "XDIST" not in name}
-        outside.pop("PYTEST_CURRENT_TEST", None)
         try:
             done = subprocess.run(
                 [*command, test],
                 cwd=self._config.rootpath,
-                env=outside,
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 timeout=TEST_SECONDS_MAX,
                 capture_output=True,
