@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-from harness.budgets import histories, pytest_terminal_summary
-from harness.cluster import cluster, fresh_cluster
-from harness.dropped_sockets import forgive_kafka_python
-from harness.golden import golden
-from harness.lonely import alone
-from harness.planting import planting
+from harness.clients.dropped_sockets import forgive_kafka_python
+from harness.faults.planting import planting
+from harness.processes.cluster import cluster, fresh_cluster
+from harness.processes.golden import golden
+from harness.processes.lonely import alone
+from harness.suite.budgets import histories, pytest_terminal_summary
 from harness.suite.durations import Measured, Recording
 from harness.suite.repeating import AtNight, Busy, Failures, Repeating
 from harness.suite.second_try import SecondTry

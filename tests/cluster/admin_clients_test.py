@@ -18,8 +18,8 @@ from harness.clients import kafka_python
 from harness.clients.confluent import Confluent
 from harness.clients.facts import DEADLINE_S, OFFSET_OUT_OF_RANGE, Record, Refused, fresh_topic
 from harness.clients.programs import Franz
-from harness.cluster import Cluster
-from harness.need import need
+from harness.processes.cluster import Cluster
+from harness.suite.need import need
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow

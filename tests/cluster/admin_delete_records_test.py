@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.fetch_raw import fetch_request
-from harness.produce_raw import batch_of, produce_request
-from harness.raw import RawClient
+from harness.clients.fetch_raw import fetch_request
+from harness.clients.produce_raw import batch_of, produce_request
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import Cluster
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k00_produce, k01_fetch, k21_delete_records
 

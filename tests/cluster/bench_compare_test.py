@@ -11,8 +11,8 @@ import pytest
 
 from clusters import running
 from comparison import read, side_by_side
-from harness.kafka_jars import need_kafka
-from harness.tidy_checks import ROOT
+from harness.kafka.jars import need_kafka
+from harness.suite.tidy_checks import ROOT
 from measuring import Figures, tree
 from pipelines import open_pipelines, pump_run
 from workloads import Load, Pace, consume_run, fill, latency_run, make_topic, produce_run

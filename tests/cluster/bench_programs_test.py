@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.need import need
-from harness.tidy_checks import ROOT
+from harness.suite.need import need
+from harness.suite.tidy_checks import ROOT
 from measuring import tree
 
 pytestmark = pytest.mark.slow

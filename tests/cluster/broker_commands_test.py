@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.raw import RawClient
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import Cluster
 from tidelog.wire.messages import k03_metadata
 
 pytestmark = pytest.mark.slow

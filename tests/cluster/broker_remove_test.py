@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from harness.clients.fetch_raw import fetch_all
+from harness.clients.raw_socket import RawClient
 from harness.clients.steady import (
     ACKED_MIN,
     PARTITIONS,
@@ -14,9 +16,7 @@ from harness.clients.steady import (
     SteadyKafkaPython,
     faults,
 )
-from harness.cluster import Cluster, until
-from harness.fetch_raw import fetch_all
-from harness.raw import RawClient
+from harness.processes.cluster import Cluster, until
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.launch import board_name
 from tidelog.node.ipc.board import Board

@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.fetch_raw import fetch_all, fetch_once
-from harness.produce_raw import batch_of, produce
-from harness.raw import RawClient
-from harness.real_pages import need_cachestat, need_disk
+from harness.clients.fetch_raw import fetch_all, fetch_once
+from harness.clients.produce_raw import batch_of, produce
+from harness.clients.raw_socket import RawClient
+from harness.disks.real_pages import need_cachestat, need_disk
+from harness.processes.cluster import Cluster, until
 from tidelog.kernel.launch import board_name
 from tidelog.kernel.limits import MIB
 from tidelog.node.ipc.board import Board

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import STAND_INS, Cluster
-from harness.golden import Golden, told
+from harness.processes.cluster import STAND_INS, Cluster
+from harness.processes.golden import Golden, told
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.golden import Golden
-from harness.spoken import script
+from harness.processes.cluster import Cluster
+from harness.processes.golden import Golden
+from harness.processes.spoken import script
 
 pytestmark = pytest.mark.slow
 

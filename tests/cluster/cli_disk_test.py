@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.golden import Golden, told
+from harness.processes.cluster import Cluster, until
+from harness.processes.golden import Golden, told
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import STAND_INS, Cluster, until
+from harness.processes.cluster import STAND_INS, Cluster, until
 from tidelog.tools import cli
 from tidelog.tools.supervisor import ending, proc
 from tidelog.tools.supervisor.ask import Link, SaidNoError

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from harness.cluster import Cluster, until
-from harness.golden import Golden
-from harness.produce_raw import batch_of, produce
-from harness.raw import RawClient
-from harness.spoken import script
+from harness.clients.produce_raw import batch_of, produce
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import Cluster, until
+from harness.processes.golden import Golden
+from harness.processes.spoken import script
 
 pytestmark = pytest.mark.slow
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer
 
-from harness.cluster import Cluster, until
-from harness.golden import Golden
-from harness.kafka_node import kafka_node
-from harness.spoken import script
+from harness.kafka.node import kafka_node
+from harness.processes.cluster import Cluster, until
+from harness.processes.golden import Golden
+from harness.processes.spoken import script
 
 pytestmark = pytest.mark.slow
 

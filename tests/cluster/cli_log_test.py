@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.golden import Golden
-from harness.kafka_jars import need_kafka, run_kafka_tool
-from harness.produce_raw import batch_of, produce
-from harness.raw import RawClient
-from harness.spoken import heard, script
+from harness.clients.produce_raw import batch_of, produce
+from harness.clients.raw_socket import RawClient
+from harness.kafka.jars import need_kafka, run_kafka_tool
+from harness.processes.cluster import Cluster
+from harness.processes.golden import Golden
+from harness.processes.spoken import heard, script
 from tidelog.wire.codecs import Codec
 from tidelog.wire.records import Origin
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from harness.cluster import Cluster, until
-from harness.golden import Golden
-from harness.golden import told as told_by
+from harness.processes.cluster import Cluster, until
+from harness.processes.golden import Golden
+from harness.processes.golden import told as told_by
 
 pytestmark = pytest.mark.slow
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.golden import Golden
-from harness.spark import connector_jars
-from harness.spoken import script
+from harness.processes.cluster import Cluster
+from harness.processes.golden import Golden
+from harness.processes.spoken import script
+from harness.spark.setup import connector_jars
 from tidelog.tools.pipeline_rows import PIPELINES
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.golden import Golden
-from harness.spoken import script
+from harness.processes.cluster import Cluster, until
+from harness.processes.golden import Golden
+from harness.processes.spoken import script
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, until
+from harness.processes.cluster import Cluster, until
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.golden import Golden
-from harness.spoken import heard, script
+from harness.processes.cluster import Cluster
+from harness.processes.golden import Golden
+from harness.processes.spoken import heard, script
 
 pytestmark = pytest.mark.slow
 

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
-from harness.cluster import Cluster, until
-from harness.golden import Golden
-from harness.kafka_node import TRANSACTIONS, kafka_node
-from harness.raw import RawClient
-from harness.raw_transactions import RawTransactions, ours
-from harness.spoken import script
+from harness.clients.raw_socket import RawClient
+from harness.clients.raw_transactions import RawTransactions, ours
+from harness.kafka.node import TRANSACTIONS, kafka_node
+from harness.processes.cluster import Cluster, until
+from harness.processes.golden import Golden
+from harness.processes.spoken import script
 from tidelog.clients.admin.open_transactions import look, open_transactions
 from tidelog.clients.admin.transactions import State
 from tidelog.clients.cluster_view import refresh

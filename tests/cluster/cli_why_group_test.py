@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.golden import Golden
-from harness.group_member import SESSION_MS
-from harness.group_soak import SETTINGS
-from harness.spoken import script
+from harness.processes.cluster import Cluster, until
+from harness.processes.golden import Golden
+from harness.processes.group_member import SESSION_MS
+from harness.processes.group_soak import SETTINGS
+from harness.processes.spoken import script
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ class Reader:
         journal = str(cluster.folder / f"{name}.jsonl")
         words = (cluster.bootstrap, group, TOPIC, journal, str(session_ms))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "harness.group_member", *words],
+            [sys.executable, "-m", "harness.processes.group_member", *words],
             env=cluster.variables(),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.golden import Golden
-from harness.raw_transactions import ours
-from harness.spoken import script
+from harness.clients.raw_transactions import ours
+from harness.processes.cluster import Cluster, until
+from harness.processes.golden import Golden
+from harness.processes.spoken import script
 from tidelog.clients.admin.coordinators import KeyType, find_coordinator
 from tidelog.clients.admin.fencing import fence_producers
 from tidelog.clients.client import Client

@@ -10,9 +10,9 @@ import pytest
 
 from harness.clients import built
 from harness.clients.facts import DEADLINE_S, Running
-from harness.documents import blocks
-from harness.need import need
-from harness.tidy_checks import ROOT
+from harness.suite.documents import blocks
+from harness.suite.need import need
+from harness.suite.tidy_checks import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # a new machine downloads first
 

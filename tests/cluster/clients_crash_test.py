@@ -20,7 +20,7 @@ from harness.clients.facts import (
 )
 from harness.clients.feed import Aside, Feed, value_of
 from harness.clients.relay import Relay
-from harness.cluster import Cluster
+from harness.processes.cluster import Cluster
 
 PACED = [name for name in WRITERS if name != "kafkajs"]
 """kafkajs takes its records as a list, so none can come while the broker is away."""

@@ -12,9 +12,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from harness.clients.facts import DEADLINE_S, Running
-from harness.documents import blocks
-from harness.kafka_jars import need_kafka
-from harness.tidy_checks import ROOT
+from harness.kafka.jars import need_kafka
+from harness.suite.documents import blocks
+from harness.suite.tidy_checks import ROOT
 
 pytestmark = pytest.mark.slow
 

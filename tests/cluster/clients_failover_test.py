@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.clients.fetch_raw import fetch_all
+from harness.clients.raw_socket import RawClient
 from harness.clients.steady import NEEDS, PARTITIONS, Steady, faults
-from harness.cluster import Cluster, until
-from harness.fetch_raw import fetch_all
-from harness.need import need, required
-from harness.raw import RawClient
+from harness.processes.cluster import Cluster, until
+from harness.suite.need import need, required
 from tidelog.wire.messages import k03_metadata as k03
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from harness.cluster import STAND_INS, Cluster, until
-from harness.commands import Finished
-from harness.mounts import (
+from harness.disks.mounts import (
     SHARED_MEMORY,
     TEMPORARY,
     need_mounts,
@@ -23,6 +21,8 @@ from harness.mounts import (
     small_disk,
     small_temporary,
 )
+from harness.processes.cluster import STAND_INS, Cluster, until
+from harness.processes.commands import Finished
 from tidelog.node.ipc.board import memory_of_run
 from tidelog.tools.supervisor import runs
 from tidelog.tools.supervisor.disks import detach

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import documents
-from harness.cluster import Cluster
-from harness.command_tree import Path as Words
-from harness.command_tree import leaves
-from harness.commands import ALWAYS_PROGRAMS, PROGRAMS, VARIABLE
-from harness.golden import spoken
-from harness.spoken import heard
-from harness.tidy_checks import ROOT
+from harness.processes.cluster import Cluster
+from harness.processes.command_tree import Path as Words
+from harness.processes.command_tree import leaves
+from harness.processes.commands import ALWAYS_PROGRAMS, PROGRAMS, VARIABLE
+from harness.processes.golden import spoken
+from harness.processes.spoken import heard
+from harness.suite import documents
+from harness.suite.tidy_checks import ROOT
 from tidelog.tools import cli
 
 pytestmark = pytest.mark.slow

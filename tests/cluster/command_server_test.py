@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import commands
-from harness.cluster import Cluster, until
-from harness.command_server import Request
-from harness.commands import PROGRAMS, TIDELOG, VARIABLE, Finished
-from harness.golden import masked
-from harness.mounts import need_mounts, own_mounts
+from harness.disks.mounts import need_mounts, own_mounts
+from harness.processes import commands
+from harness.processes.cluster import Cluster, until
+from harness.processes.command_server import Request
+from harness.processes.commands import PROGRAMS, TIDELOG, VARIABLE, Finished
+from harness.processes.golden import masked
 from tidelog.tools.supervisor import proc
 
 pytestmark = pytest.mark.slow
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.slow
 NOBODY = "127.0.0.1:1"
 OWNER = """
 import sys
-from harness import commands
-from harness.command_server import Request
+from harness.processes import commands
+from harness.processes.command_server import Request
 commands.run(Request(["--version"], "/", commands.variables()))
 print(commands.server().process.pid, commands.server().path, flush=True)
 sys.stdin.read()

@@ -7,12 +7,21 @@ from random import Random
 
 import pytest
 
-from harness import mortal_disk
-from harness.cluster import Cluster, until
-from harness.compacted_topic import BROKER, TOPIC, files, last, rows_of, size_of, values, write
-from harness.dies_at import sitecustomize
-from harness.raw import RawClient
-from harness.tidy_checks import PYTHON_ROOTS, ROOT
+from harness.clients.compacted_topic import (
+    BROKER,
+    TOPIC,
+    files,
+    last,
+    rows_of,
+    size_of,
+    values,
+    write,
+)
+from harness.clients.raw_socket import RawClient
+from harness.disks import mortal_disk
+from harness.disks.dies_at import sitecustomize
+from harness.processes.cluster import Cluster, until
+from harness.suite.tidy_checks import PYTHON_ROOTS, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -9,9 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.compacted_topic import BROKER, TOPIC, files, last, rows_of, size_of, values, write
-from harness.raw import RawClient
+from harness.clients.compacted_topic import (
+    BROKER,
+    TOPIC,
+    files,
+    last,
+    rows_of,
+    size_of,
+    values,
+    write,
+)
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import Cluster, until
 from tidelog.tools.supervisor.leftovers import remove_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from harness.clients.tools_jvm import run_tool
-from harness.compaction import append, append_marker, compact
-from harness.kafka_jars import need_kafka
-from harness.log_batches import NOW_MS, TOPIC_ID, flush, open_logs
+from harness.kafka.jars import need_kafka
+from harness.logs.batches import NOW_MS, TOPIC_ID, flush, open_logs
+from harness.logs.compaction import append, append_marker, compact
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime.disk import open_disk

@@ -8,11 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.compacted_topic import BROKER, TOPIC, files, last, rows_of, size_of, values, write
-from harness.odd_batches import PRODUCED, UNREADABLE, raw_batch, record
-from harness.produce_raw import produce
-from harness.raw import RawClient
+from harness.clients.compacted_topic import (
+    BROKER,
+    TOPIC,
+    files,
+    last,
+    rows_of,
+    size_of,
+    values,
+    write,
+)
+from harness.clients.produce_raw import produce
+from harness.clients.raw_socket import RawClient
+from harness.logs.odd_batches import PRODUCED, UNREADABLE, raw_batch, record
+from harness.processes.cluster import Cluster, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.brokers import START_MS, HandlerBench
-from harness.compaction import append
-from harness.log_batches import flush
+from harness.logs.batches import flush
+from harness.logs.compaction import append
+from harness.machines.brokers import START_MS, HandlerBench
 from tidelog.kernel.ids import Offset, Partition, TopicPartition
 from tidelog.node.log.log import Log
 from tidelog.node.runtime.cleaner_thread import CleanerParts, CleanerThread

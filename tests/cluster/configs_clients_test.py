@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import DEADLINE_S, Record, fresh_topic, now_ms
-from harness.cluster import Cluster, until
+from harness.processes.cluster import Cluster, until
 
 with warnings.catch_warnings():
     # It loads its message schemas by a call that newer Pythons deprecate.

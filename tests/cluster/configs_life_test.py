@@ -8,8 +8,8 @@ import pytest
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import Record, Refused, Writing, now_ms
-from harness.cluster import Cluster, until
-from harness.raw import RawClient
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import Cluster, until
 from tidelog.wire.codecs import Codec
 from tidelog.wire.messages.k03_metadata import API as METADATA
 from tidelog.wire.messages.k03_metadata import MetadataRequest

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.golden import Golden
-from harness.produce_raw import batch_of, produce_request
-from harness.raw import RawClient
-from harness.spoken import script
+from harness.clients.produce_raw import batch_of, produce_request
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import Cluster, until
+from harness.processes.golden import Golden
+from harness.processes.spoken import script
 from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k00_produce as k00

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.creations import Creations, create, topics
-from harness.raw import RawClient
+from harness.clients.creations import Creations, create, topics
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import Cluster, until
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k22_init_producer_id as k22
 

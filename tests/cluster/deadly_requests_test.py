@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.fuzz_plant import DEADLY
-from harness.raw import RawClient
+from harness.clients.raw_socket import RawClient
+from harness.faults.fuzz_plant import DEADLY
+from harness.processes.cluster import Cluster, until
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k19_create_topics as k19
 
@@ -20,7 +20,7 @@ def creation(name: str) -> k19.CreateTopicsRequest:
 
 def test_a_request_that_ends_coordinators_ends_two_and_is_answered(tmp_path: Path) -> None:
     with (
-        Cluster(tmp_path, program=("-m", "harness.fuzz_plant")) as cluster,
+        Cluster(tmp_path, program=("-m", "harness.faults.fuzz_plant")) as cluster,
         RawClient(cluster.bootstrap) as client,
     ):
         answer = client.ask(k19.API, 7, creation(DEADLY))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import documents
-from harness.cluster import Cluster, until_heard
-from harness.golden import difference, masked
-from harness.tidy_checks import ROOT
+from harness.processes.cluster import Cluster, until_heard
+from harness.processes.golden import difference, masked
+from harness.suite import documents
+from harness.suite.tidy_checks import ROOT
 from tidelog.tools.supervisor.folder import run_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness.clients.tools_jvm import run_tool
-from harness.kafka_jars import need_kafka
-from harness.log_batches import NOW_MS, TOPIC_ID, batch, open_logs, produce
-from harness.log_transactions import Writer, index_files
+from harness.kafka.jars import need_kafka
+from harness.logs.batches import NOW_MS, TOPIC_ID, batch, open_logs, produce
+from harness.logs.transactions import Writer, index_files
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
 from tidelog.node.runtime.disk import open_disk

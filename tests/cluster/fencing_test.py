@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.fetch_raw import fetch_all
-from harness.produce_raw import batch_of, produce_request
-from harness.raw import RawClient
+from harness.clients.fetch_raw import fetch_all
+from harness.clients.produce_raw import batch_of, produce_request
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import Cluster, until
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k00_produce, k18_api_versions
 

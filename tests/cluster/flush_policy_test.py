@@ -13,13 +13,13 @@ from typing import Self
 
 import pytest
 
-from harness.chaos import BROKERS, Load, wrong_in_the_end
-from harness.cluster import Cluster, until
-from harness.fetch_raw import offset_at
-from harness.produce_raw import VERSION, batch_of, produce_request
-from harness.raw import RawClient
-from harness.stage import staged
-from harness.traced import need_strace
+from harness.clients.fetch_raw import offset_at
+from harness.clients.produce_raw import VERSION, batch_of, produce_request
+from harness.clients.raw_socket import RawClient
+from harness.disks.traced import need_strace
+from harness.faults.chaos import BROKERS, Load, wrong_in_the_end
+from harness.processes.cluster import Cluster, until
+from harness.processes.stage import staged
 from tidelog.kernel.launch import board_name
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Role, Word, slot_of

@@ -9,10 +9,10 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from harness.cluster import Cluster, until
-from harness.mounts import fill, need_mounts, own_mounts, small_disk
-from harness.produce_raw import batch_of
-from harness.stage import BROKERS, PATIENCE_S, Said, Stage, staged
+from harness.clients.produce_raw import batch_of
+from harness.disks.mounts import fill, need_mounts, own_mounts, small_disk
+from harness.processes.cluster import Cluster, until
+from harness.processes.stage import BROKERS, PATIENCE_S, Said, Stage, staged
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import fuzz_cluster
-from harness.fuzz_cluster import Attacked, WentWrong
-from harness.fuzz_frames import Said, shrunk
-from harness.fuzz_traffic import Traffic
-from harness.fuzz_values import Aims
+from harness.faults import fuzz_cluster
+from harness.faults.fuzz_cluster import Attacked, WentWrong
+from harness.faults.fuzz_frames import Said, shrunk
+from harness.faults.fuzz_traffic import Traffic
+from harness.faults.fuzz_values import Aims
 from tidelog.wire.registry import MODULES, api_for
 
 REQUESTS = 200_000
@@ -38,7 +38,7 @@ def test_no_request_ends_a_process_or_keeps_others_from_their_answers(
 @pytest.mark.slow
 def test_a_request_that_ends_a_broker_is_found_and_its_frames_are_kept(tmp_path: Path) -> None:
     """One that is planted: long names make member ids that no answer can carry."""
-    planted = Attacked(program=("-m", "harness.fuzz_plant"))
+    planted = Attacked(program=("-m", "harness.faults.fuzz_plant"))
     with pytest.raises(WentWrong, match=r"broker-\d ended"):
         fuzz_cluster.run(tmp_path, SEED, REQUESTS, planted)
     kept = [path.read_text() for path in tmp_path.glob("*.frames")]

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import Record, fresh_topic
-from harness.cluster import WAIT_S, Cluster, until
+from harness.processes.cluster import WAIT_S, Cluster, until
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 
 with warnings.catch_warnings():

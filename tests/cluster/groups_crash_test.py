@@ -9,7 +9,7 @@ from confluent_kafka import Consumer
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import Record, fresh_topic
-from harness.cluster import Cluster, until
+from harness.processes.cluster import Cluster, until
 
 pytestmark = pytest.mark.slow
 

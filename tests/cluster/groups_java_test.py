@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.clients.kafka_tools import KafkaTools
-from harness.cluster import Cluster
+from harness.processes.cluster import Cluster
 
 pytestmark = pytest.mark.slow
 

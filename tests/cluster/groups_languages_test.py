@@ -15,8 +15,8 @@ from harness.clients.members import (
     java_by_consumer_protocol,
     sarama,
 )
-from harness.cluster import Cluster, until
-from harness.need import need
+from harness.processes.cluster import Cluster, until
+from harness.suite.need import need
 
 pytestmark = pytest.mark.slow
 

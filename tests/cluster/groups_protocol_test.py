@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from harness.cluster import Cluster, until
+from harness.processes.cluster import Cluster, until
 
 pytestmark = pytest.mark.slow
 

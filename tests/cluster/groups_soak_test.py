@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.chaos import BROKERS
-from harness.cluster import Cluster
-from harness.group_soak import SETTINGS, GroupSoak
+from harness.faults.chaos import BROKERS
+from harness.processes.cluster import Cluster
+from harness.processes.group_soak import SETTINGS, GroupSoak
 
 SECONDS = 60.0
 SECONDS_NIGHTLY = 1_200.0

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.chaos import log_bytes
-from harness.cluster import Cluster, until
-from harness.group_checks import (
+from harness.faults.chaos import log_bytes
+from harness.processes.cluster import Cluster, until
+from harness.processes.group_checks import (
     LoggedGroup,
     failures,
     logged_of,
@@ -23,8 +23,8 @@ from harness.group_checks import (
     wrong_owners,
     wrong_reads,
 )
-from harness.group_feed import PARTITIONS, TOPIC, Feed
-from harness.group_soak import OFFSETS_PARTITIONS, SETTINGS, Group
+from harness.processes.group_feed import PARTITIONS, TOPIC, Feed
+from harness.processes.group_soak import OFFSETS_PARTITIONS, SETTINGS, Group
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -13,7 +13,7 @@ import pytest
 from harness.clients.facts import fresh_topic
 from harness.clients.kafka_tools import KafkaTools
 from harness.clients.tools_jvm import Said
-from harness.cluster import Cluster, until
+from harness.processes.cluster import Cluster, until
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ import pytest
 
 from harness.clients.facts import fresh_topic
 from harness.clients.kafka_tools import KafkaTools
-from harness.cluster import Cluster, until
-from harness.transaction_raw import AGAIN, RawProducer, committed_offset, end_of, recorded
+from harness.clients.transaction_raw import AGAIN, RawProducer, committed_offset, end_of, recorded
+from harness.processes.cluster import Cluster, until
 from tidelog.coordinator.transactions.states import TxnState
 from tidelog.wire.errors import ErrorCode
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import until
-from harness.ledger_audit import differences
-from harness.power import create
-from harness.produce_raw import produce
-from harness.raw import RawClient
-from harness.trace_replay import TracedDirectory, TracedFile
-from harness.traced import need_strace
-from harness.traced_cluster import TracedCluster
-from harness.transaction_raw import leader
+from harness.clients.produce_raw import produce
+from harness.clients.raw_socket import RawClient
+from harness.clients.transaction_raw import leader
+from harness.disks.ledger_audit import differences
+from harness.disks.trace_replay import TracedDirectory, TracedFile
+from harness.disks.traced import need_strace
+from harness.disks.traced_cluster import TracedCluster
+from harness.faults.power import create
+from harness.processes.cluster import until
 from tidelog.kernel.launch import ledgers_directory
 from tidelog.node.ipc.ledger_layout import check_header
 from tidelog.tools.chaos.losing import Victim, broker_victim, coordinator_victim, look

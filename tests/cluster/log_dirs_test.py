@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from harness.chaos import Load, wrong_in_the_end
 from harness.clients.java import Java
-from harness.cluster import Cluster, until
-from harness.mounts import need_disks, own_mounts
-from harness.need import required
-from harness.raw import RawClient
+from harness.clients.raw_socket import RawClient
+from harness.disks.mounts import need_disks, own_mounts
+from harness.faults.chaos import Load, wrong_in_the_end
+from harness.processes.cluster import Cluster, until
+from harness.suite.need import required
 from tidelog.tools.chaos.kernel_loss import shut_down
 from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.tools.supervisor import disks

@@ -14,10 +14,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from harness.chaos import controller_pid
-from harness.cluster import Cluster, until
-from harness.fetch_raw import offset_at
-from harness.power import (
+from harness.clients.fetch_raw import offset_at
+from harness.clients.produce_raw import batch_of
+from harness.clients.raw_socket import RawClient
+from harness.clients.transaction_raw import LATEST, committed_offset, leader
+from harness.faults.chaos import controller_pid
+from harness.faults.power import (
     Committer,
     Sender,
     Transactor,
@@ -28,9 +30,7 @@ from harness.power import (
     start_all,
     wrong_after_power_loss,
 )
-from harness.produce_raw import batch_of
-from harness.raw import RawClient
-from harness.transaction_raw import LATEST, committed_offset, leader
+from harness.processes.cluster import Cluster, until
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow

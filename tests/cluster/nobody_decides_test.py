@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.chaos import Load, wrong_in_the_end
-from harness.cluster import Cluster, until
-from harness.fetch_raw import fetch_all
-from harness.raw import RawClient
+from harness.clients.fetch_raw import fetch_all
+from harness.clients.raw_socket import RawClient
+from harness.faults.chaos import Load, wrong_in_the_end
+from harness.processes.cluster import Cluster, until
 from tidelog.tools.log_files.data_folder import open_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.chaos import BROKERS, Load, acked_in
-from harness.cluster import Cluster
-from harness.operations import PARTITIONS, SWELL, TIDES, Operations, Reader
-from harness.soak import Soak, wrong_images, wrong_places, wrong_reads, wrong_replicas
+from harness.faults.chaos import BROKERS, Load, acked_in
+from harness.processes.cluster import Cluster
+from harness.processes.operations import PARTITIONS, SWELL, TIDES, Operations, Reader
+from harness.processes.soak import Soak, wrong_images, wrong_places, wrong_reads, wrong_replicas
 from tidelog.tools.log_files.data_folder import open_folder
 
 SECONDS = 60.0

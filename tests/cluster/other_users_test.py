@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import zmq
 
-from harness.cluster import Cluster, until
-from harness.other_user import OTHER_UID, needs_root
+from harness.processes.cluster import Cluster, until
+from harness.processes.other_user import OTHER_UID, needs_root
 from tidelog.kernel.ids import NO_OFFSET, BrokerId, Incarnation
 from tidelog.kernel.launch import MEMORY_FOLDER, board_name, broker_ledger, ledger_name, ring_name
 from tidelog.node.ipc.board import Board

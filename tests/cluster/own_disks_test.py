@@ -13,8 +13,8 @@ from typing import NoReturn
 
 import pytest
 
-from harness.cluster import STAND_INS, Cluster, until
-from harness.mounts import need_disks, own_mounts
+from harness.disks.mounts import need_disks, own_mounts
+from harness.processes.cluster import STAND_INS, Cluster, until
 from tidelog.tools.chaos.kernel_loss import shut_down
 from tidelog.tools.output import UNREACHABLE
 from tidelog.tools.supervisor.ask import EndedError, Link

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.power import Sender, create, power_loss, start_all
-from harness.produce_raw import produce
-from harness.raw import RawClient
+from harness.clients.produce_raw import produce
+from harness.clients.raw_socket import RawClient
+from harness.faults.power import Sender, create, power_loss, start_all
+from harness.processes.cluster import Cluster, until
 from tidelog.wire.records import Record, build_batch
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_800)]

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.commands import TIDELOG
-from harness.mounts import need_disks, own_mounts
-from harness.power import Sender, create, log_of, power_loss, wrong_after_power_loss
+from harness.disks.mounts import need_disks, own_mounts
+from harness.faults.power import Sender, create, log_of, power_loss, wrong_after_power_loss
+from harness.processes.cluster import Cluster
+from harness.processes.commands import TIDELOG
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3_600)]
 
@@ -96,7 +96,7 @@ def test_a_broker_that_comes_and_goes_takes_its_disk_along(dark: Cluster) -> Non
 
 
 def test_a_sync_that_is_forgotten_is_seen_and_is_a_violation(tmp_path: Path) -> None:
-    lying = ("-m", "harness.lying_seam", "skip_fsync")
+    lying = ("-m", "harness.disks.lying_seam", "skip_fsync")
     with Cluster(tmp_path, program=lying, options=DISKS) as cluster:
         cluster.program = TIDELOG
         create(cluster, "t", {"flush.policy": "commit"})

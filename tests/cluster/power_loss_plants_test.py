@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from harness.crash_images import POLICIES, Recording, broken_promises
-from harness.disk_plants import ENGINE, SEAM, seam_plant
-from harness.mounts import need_disks, own_mounts
+from harness.disks.crash_images import POLICIES, Recording, broken_promises
+from harness.disks.mounts import need_disks, own_mounts
+from harness.faults.disk_plants import ENGINE, SEAM, seam_plant
 from tidelog.node.runtime.disk import make_for_good
 from tidelog.tools.chaos.kernel_loss import cut
 from tidelog.tools.supervisor.disks import Disk, held, make, mount

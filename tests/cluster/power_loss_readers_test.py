@@ -12,15 +12,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from harness.clients.fetch_raw import FetchRefusedError, fetch_once
 from harness.clients.java import CONSOLE_CONSUMER
 from harness.clients.kafka_tools import KafkaTools
-from harness.cluster import Cluster, until
-from harness.fetch_raw import FetchRefusedError, fetch_once
-from harness.paced import PacedSender, command_here, disk_rows, window_of
-from harness.power import create, start_all, whole_log_of
-from harness.produce_raw import batch_of, produce
-from harness.raw import RawClient
-from harness.returning import (
+from harness.clients.produce_raw import batch_of, produce
+from harness.clients.raw_socket import RawClient
+from harness.clients.returning import (
     WAIT_S,
     ByAiokafka,
     ByConfluent,
@@ -30,7 +27,10 @@ from harness.returning import (
     Stayed,
     Staying,
 )
-from harness.transaction_raw import coordinator, leader
+from harness.clients.transaction_raw import coordinator, leader
+from harness.faults.paced import PacedSender, command_here, disk_rows, window_of
+from harness.faults.power import create, start_all, whole_log_of
+from harness.processes.cluster import Cluster, until
 from tidelog.clients.cluster_view import refresh
 from tidelog.clients.consumer.consumer import Consumer, Reset
 from tidelog.clients.settings import ConsumerSettings

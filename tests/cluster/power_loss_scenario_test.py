@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.paced import Cut, command_here, cut_power
-from harness.power import create, log_of, loss_windows, start_all, wrong_after_power_loss
+from harness.faults.paced import Cut, command_here, cut_power
+from harness.faults.power import create, log_of, loss_windows, start_all, wrong_after_power_loss
+from harness.processes.cluster import Cluster
 from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.wire.metadata_records import PartitionView
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.power import (
+from harness.faults.power import (
     Sender,
     create,
     log_of,
@@ -17,6 +16,7 @@ from harness.power import (
     start_all,
     wrong_after_power_loss,
 )
+from harness.processes.cluster import Cluster, until
 from tidelog.node.settings import TOPIC
 
 pytestmark = pytest.mark.slow

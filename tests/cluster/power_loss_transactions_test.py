@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from harness.chaos import log_bytes
-from harness.cluster import Cluster, until
-from harness.paced import command_here, disk_rows, kept_log, window_of
-from harness.power import (
+from harness.clients.produce_raw import batch_of, produce
+from harness.clients.raw_socket import RawClient
+from harness.clients.transaction_raw import RawProducer, committed_offset, end_of, leader, recorded
+from harness.faults.chaos import log_bytes
+from harness.faults.paced import command_here, disk_rows, kept_log, window_of
+from harness.faults.power import (
     COMMIT_MARKER,
     assert_replicas_equal,
     create,
     is_decided,
     start_all,
 )
-from harness.produce_raw import batch_of, produce
-from harness.raw import RawClient
-from harness.transaction_checks import told_by, wrong_transactions
-from harness.transaction_raw import RawProducer, committed_offset, end_of, leader, recorded
+from harness.processes.cluster import Cluster, until
+from harness.processes.transaction_checks import told_by, wrong_transactions
 from tidelog.coordinator.transactions import records
 from tidelog.coordinator.transactions.records import Transaction
 from tidelog.coordinator.transactions.states import TxnState

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.produce_raw import VERSION, batch_of, produce, produce_request
-from harness.raw import RawClient
+from harness.clients.produce_raw import VERSION, batch_of, produce, produce_request
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import Cluster
 from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k00_produce

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from harness.chaos import Load, wrong_in_the_end
 from harness.clients.kafka_python import KafkaPython
 from harness.clients.kafka_tools import KafkaTools
-from harness.cluster import until
-from harness.raw import RawClient
-from harness.stage import TOPIC, Stage, staged
+from harness.clients.raw_socket import RawClient
+from harness.faults.chaos import Load, wrong_in_the_end
+from harness.processes.cluster import until
+from harness.processes.stage import TOPIC, Stage, staged
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k45_alter_partition_reassignments as k45
 from tidelog.wire.metadata_records import PartitionView

@@ -7,7 +7,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from harness.cluster import Cluster, until
+from harness.processes.cluster import Cluster, until
 
 pytestmark = pytest.mark.slow
 

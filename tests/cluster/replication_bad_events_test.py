@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import zmq
 
-from harness.cluster import until
-from harness.mounts import SHARED_MEMORY
-from harness.stage import TOPIC, Stage, staged
+from harness.disks.mounts import SHARED_MEMORY
+from harness.processes.cluster import until
+from harness.processes.stage import TOPIC, Stage, staged
 from tidelog.kernel.ids import BrokerId, Offset
 from tidelog.kernel.launch import broker_endpoint, ring_name
 from tidelog.node.ipc.ring import DATA_AT

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.chaos import Faults, Load, log_bytes, wrong_in_the_end
-from harness.cluster import Cluster
+from harness.faults.chaos import Faults, Load, log_bytes, wrong_in_the_end
+from harness.processes.cluster import Cluster
 
 TOPIC = "tides"
 PARTITIONS = 4

@@ -8,8 +8,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.librdkafka import LIVING
+from harness.clients.librdkafka import LIVING
+from harness.processes.cluster import Cluster, until
 
 TOPIC = "handed-over"
 PARTITIONS = 3

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.fetch_raw import FetchRefusedError, fetch_all, fetch_once, offset_at
-from harness.produce_raw import VERSION, produce_request
-from harness.raw import RawClient
+from harness.clients.fetch_raw import FetchRefusedError, fetch_all, fetch_once, offset_at
+from harness.clients.produce_raw import VERSION, produce_request
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import Cluster, until
 from tidelog.tools.supervisor.leftovers import remove_run
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k00_produce

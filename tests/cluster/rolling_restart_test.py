@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from harness.clients.fetch_raw import fetch_all
+from harness.clients.raw_socket import RawClient
 from harness.clients.steady import (
     PARTITIONS,
     Steady,
@@ -18,9 +20,7 @@ from harness.clients.steady import (
     SteadyKafkaPython,
     faults,
 )
-from harness.cluster import Cluster, until
-from harness.fetch_raw import fetch_all
-from harness.raw import RawClient
+from harness.processes.cluster import Cluster, until
 from tidelog.wire.messages import k03_metadata as k03
 
 pytestmark = pytest.mark.slow

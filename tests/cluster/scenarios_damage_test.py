@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import until
-from harness.stage import Stage, staged
-from harness.traced import need_strace
+from harness.disks.traced import need_strace
+from harness.processes.cluster import until
+from harness.processes.stage import Stage, staged
 from tidelog.kernel.ids import Partition
 from tidelog.node.runtime.page_cache import evict
 from tidelog.tools.output import VIOLATION

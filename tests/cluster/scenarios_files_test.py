@@ -11,8 +11,8 @@ import pytest
 import zmq
 from msgspec.structs import replace
 
-from harness.cluster import until
-from harness.stage import TOPIC, Stage, staged
+from harness.processes.cluster import until
+from harness.processes.stage import TOPIC, Stage, staged
 from tidelog.kernel.ids import NO_LEADER, BrokerId, Incarnation
 from tidelog.kernel.launch import board_name, coordinator_endpoint
 from tidelog.node.ipc.board import Board

@@ -1,6 +1,6 @@
 """Named scenarios of 5.21 on groups with real processes and published clients: members that sleep,
 twins, and a coordinator that dies while a group rebalances. Expiry takes an hour at the least: it
-has its test in `tests/unit/scenario_groups_test.py`."""
+has its test in `tests/unit/scenarios/scenario_groups_test.py`."""
 
 import os
 import signal
@@ -15,9 +15,9 @@ from confluent_kafka import KafkaError as Error
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import Record
-from harness.cluster import Cluster, until
-from harness.group_member import SESSION_MS
-from harness.group_soak import SETTINGS
+from harness.processes.cluster import Cluster, until
+from harness.processes.group_member import SESSION_MS
+from harness.processes.group_soak import SETTINGS
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 
 pytestmark = pytest.mark.slow

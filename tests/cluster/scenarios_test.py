@@ -7,9 +7,9 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from harness.cluster import until
-from harness.produce_raw import batch_of
-from harness.stage import Stage, staged
+from harness.clients.produce_raw import batch_of
+from harness.processes.cluster import until
+from harness.processes.stage import Stage, staged
 from tidelog.kernel.ids import NO_LEADER
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.records import Origin

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.fetch_raw import FetchRefusedError, offset_at
-from harness.raw import RawClient
-from harness.stage import TOPIC, staged
+from harness.clients.fetch_raw import FetchRefusedError, offset_at
+from harness.clients.raw_socket import RawClient
+from harness.processes.stage import TOPIC, staged
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import until
-from harness.produce_raw import VERSION, batch_of, produce_request
-from harness.raw import RawClient
-from harness.stage import Stage, staged
+from harness.clients.produce_raw import VERSION, batch_of, produce_request
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import until
+from harness.processes.stage import Stage, staged
 from tidelog.tools.chaos.sick_disks import sick_disks
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k00_produce as k00

@@ -10,9 +10,9 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, InputPartition, IsNotNu
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
-from harness.cluster import Cluster
-from harness.spark_plain import Place
-from harness.spark_stand import Stand
+from harness.processes.cluster import Cluster
+from harness.spark.plain import Place
+from harness.spark.stand import Stand
 from pyspark_tidelog import DefaultSource
 from tidelog.spark.datasource import BatchReader, FilteredReader, StreamReader, TidelogDataSource
 from tidelog.spark.options import OptionError

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness import spark
-from harness.cluster import Cluster
-from harness.need import need
-from harness.spark_counts_program import CUT, OTHERS, ROWS
+from harness.processes.cluster import Cluster
+from harness.spark import setup as spark
+from harness.spark.counts_program import CUT, OTHERS, ROWS
+from harness.suite.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -53,7 +53,7 @@ def said(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Said:
     roots = [str(Path(__file__).parents[1]), spark.environment()["PYTHONPATH"]]
     done = subprocess.run(
         [
-            *(sys.executable, "-W", "ignore", "-m", "harness.spark_counts_program"),
+            *(sys.executable, "-W", "ignore", "-m", "harness.spark.counts_program"),
             *(cluster.bootstrap, str(folder)),
         ],
         env={

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from harness import spark
-from harness.cluster import Cluster, until
-from harness.kafka_node import TRANSACTIONS, kafka_node
-from harness.need import need
-from harness.spark_crash import BLOWS, LATE_ROWS, MARKS, PLANNED, Blow, write_numbers
-from harness.spark_plain import Place
+from harness.kafka.node import TRANSACTIONS, kafka_node
+from harness.processes.cluster import Cluster, until
+from harness.spark import setup as spark
+from harness.spark.crash import BLOWS, LATE_ROWS, MARKS, PLANNED, Blow, write_numbers
+from harness.spark.plain import Place
+from harness.suite.need import need
 from tidelog.tools.supervisor.proc import is_gone
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -57,7 +57,7 @@ class Copying:
         """A driver, to its end; its exit code. Each blow was dealt, and its victim is dead."""
         marks = self.folder / "marks"
         marks.mkdir(exist_ok=True)
-        words = ["-W", "ignore", "-m", "harness.spark_crash", json.dumps({**self.asked, **more})]
+        words = ["-W", "ignore", "-m", "harness.spark.crash", json.dumps({**self.asked, **more})]
         told = {BLOWS: json.dumps(blows), MARKS: str(marks), LATE_ROWS: str(late_rows)}
         with (self.folder / "said").open("ab") as said:
             process = subprocess.Popen(

@@ -14,13 +14,13 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from harness.cluster import Cluster
-from harness.documents import blocks
-from harness.need import need
-from harness.spark import kept_in
-from harness.spark_plain import Place
-from harness.spark_standalone import clean_python, environment, spark_home, standalone
-from harness.tidy_checks import ROOT
+from harness.processes.cluster import Cluster
+from harness.spark.plain import Place
+from harness.spark.setup import kept_in
+from harness.spark.standalone import clean_python, environment, spark_home, standalone
+from harness.suite.documents import blocks
+from harness.suite.need import need
+from harness.suite.tidy_checks import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -8,12 +8,12 @@ from itertools import combinations, product
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.kafka_node import TRANSACTIONS, kafka_node
-from harness.spark_plain import Place, batch_of
-from harness.spark_stand import QUERY, Died, Stand, another_client, dies_at
-from harness.spark_tasks import ROWS, attempts, values_of
-from harness.transaction_raw import end_of
+from harness.clients.transaction_raw import end_of
+from harness.kafka.node import TRANSACTIONS, kafka_node
+from harness.processes.cluster import Cluster
+from harness.spark.plain import Place, batch_of
+from harness.spark.stand import QUERY, Died, Stand, another_client, dies_at
+from harness.spark.tasks import ROWS, attempts, values_of
 from tidelog.clients.failures import FatalError
 from tidelog.kernel.ids import Partition
 from tidelog.spark.exactly_once import Committer, Writer

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from harness import spark
-from harness.cluster import Cluster, until
-from harness.need import need
-from harness.spark_executors import BATCH, Trouble, seen, write_numbers
-from harness.spark_plain import Place
-from harness.spark_standalone import clean_python, standalone
-from harness.tidy_checks import ROOT
+from harness.processes.cluster import Cluster, until
+from harness.spark import setup as spark
+from harness.spark.executors import BATCH, Trouble, seen, write_numbers
+from harness.spark.plain import Place
+from harness.spark.standalone import clean_python, standalone
+from harness.suite.need import need
+from harness.suite.tidy_checks import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -29,7 +29,7 @@ DRIVER = -1
 """The part of the steps that the driver takes."""
 RUN = (
     "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); "
-    "runpy.run_module('harness.spark_executors', run_name='__main__', alter_sys=True)"
+    "runpy.run_module('harness.spark.executors', run_name='__main__', alter_sys=True)"
 )
 Act = Sequence[Trouble]
 

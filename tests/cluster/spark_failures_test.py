@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from harness import spark
-from harness.cluster import Cluster
-from harness.need import need
-from harness.spark_failures import ROWS
+from harness.processes.cluster import Cluster
+from harness.spark import setup as spark
+from harness.spark.failures import ROWS
+from harness.suite.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -22,7 +22,7 @@ def run(cluster: Cluster, folder: Path) -> dict[str, Any]:
     need("java")
     asked = json.dumps({"bootstrap": cluster.bootstrap, "folder": str(folder)})
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "harness.spark_failures", asked],
+        [sys.executable, "-W", "ignore", "-m", "harness.spark.failures", asked],
         env={**spark.environment(), **spark.kept_in(folder)},
         cwd=folder,
         capture_output=True,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness import spark
-from harness.cluster import Cluster
-from harness.compacted_topic import BROKER
-from harness.spark_fidelity import PLANTS
+from harness.clients.compacted_topic import BROKER
+from harness.processes.cluster import Cluster
+from harness.spark import setup as spark
+from harness.spark.fidelity import PLANTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7_200)]
 
@@ -41,7 +41,7 @@ def test_drawn_topics_and_options_give_the_same_rows_with_the_connector(
 
 def compared(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "harness.spark_fidelity", json.dumps(asked)],
+        [sys.executable, "-W", "ignore", "-m", "harness.spark.fidelity", json.dumps(asked)],
         env={**spark.environment(), **spark.kept_in(folder)},
         cwd=folder,
         capture_output=True,

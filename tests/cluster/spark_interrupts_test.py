@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from harness import spark
-from harness.cluster import Cluster
-from harness.need import need
-from harness.spark_interrupts import Ended, started
-from harness.spark_plain import Place
+from harness.processes.cluster import Cluster
+from harness.spark import setup as spark
+from harness.spark.interrupts import Ended, started
+from harness.spark.plain import Place
+from harness.suite.need import need
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Partition
 from tidelog.spark.pipelines.topics import connect, ends

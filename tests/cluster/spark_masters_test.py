@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.need import need
-from harness.spark_standalone import bare_python, environment, spark_home, standalone
+from harness.processes.cluster import Cluster, until
+from harness.spark.standalone import bare_python, environment, spark_home, standalone
+from harness.suite.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

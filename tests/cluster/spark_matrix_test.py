@@ -1,6 +1,6 @@
 """Whatever ends the work of a sink of Spark at whatever moment: after recovery each row is there.
 
-The table of cells is `harness/spark_matrix.py`, which prints it. A failure names its cells.
+The table of cells is `harness/spark/matrix.py`, which prints it. A failure names its cells.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.spark_matrix import (
+from harness.spark.matrix import (
     ALL,
     CORE,
     DRIVER_ENDS,
@@ -26,10 +26,10 @@ from harness.spark_matrix import (
     impossible,
     reasons,
 )
-from harness.spark_matrix_night import places, report, run, spread
-from harness.spark_matrix_results import Result, Results
-from harness.spark_matrix_run import Matrix, grouped
-from harness.tidy_checks import ROOT
+from harness.spark.matrix_night import places, report, run, spread
+from harness.spark.matrix_results import Result, Results
+from harness.spark.matrix_run import Matrix, grouped
+from harness.suite.tidy_checks import ROOT
 
 A_NIGHT_S = 12 * 3_600
 FINDS_THE_PLANT = Cell(What.FUNCTION, When.LAST, HOWS[0])

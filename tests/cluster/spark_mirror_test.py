@@ -9,10 +9,10 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from harness import spark
-from harness.cluster import Cluster, until
-from harness.need import need
-from harness.spark_plain import Place
+from harness.processes.cluster import Cluster, until
+from harness.spark import setup as spark
+from harness.spark.plain import Place
+from harness.suite.need import need
 from tidelog.spark.pipelines.topics import ensure_topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -1,8 +1,8 @@
 """A cluster that still has messages of formats 0 and 1 is read as any other."""
 
-from harness.old_cluster import Log, Stretch, old_cluster
-from harness.old_messages import message_set
-from harness.spark_plain import Place
+from harness.kafka.old_cluster import Log, Stretch, old_cluster
+from harness.logs.old_messages import message_set
+from harness.spark.plain import Place
 from tidelog.wire.codecs import Codec
 from tidelog.wire.records import Record, build_batch
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import spark
-from harness.cluster import Cluster
-from harness.documents import blocks
-from harness.need import need
-from harness.tidy_checks import ROOT
+from harness.processes.cluster import Cluster
+from harness.spark import setup as spark
+from harness.suite.documents import blocks
+from harness.suite.need import need
+from harness.suite.tidy_checks import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness import spark
-from harness.cluster import Cluster
-from harness.need import need
-from harness.spark_interrupts import Ended, started
-from harness.spark_plain import Place
-from harness.spark_struck import DEATH, DEATHS, MARK, MOMENT, MOMENTS
+from harness.processes.cluster import Cluster
+from harness.spark import setup as spark
+from harness.spark.interrupts import Ended, started
+from harness.spark.plain import Place
+from harness.spark.struck import DEATH, DEATHS, MARK, MOMENT, MOMENTS
+from harness.suite.need import need
 from tidelog.spark.pipelines.topics import ensure_topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -79,7 +79,7 @@ class Scene:
             DEATH: cell.death,
             MARK: str(self._folder / "mark"),
         }
-        words = ["-W", "ignore", "-m", "harness.spark_struck", cell.program, *words]
+        words = ["-W", "ignore", "-m", "harness.spark.struck", cell.program, *words]
         with started(words, folder, environment) as program:
             return program.ended(300), program.left()
 

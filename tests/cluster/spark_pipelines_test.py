@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from harness import spark
-from harness.cluster import Cluster
-from harness.kafka_node import TRANSACTIONS, kafka_node
-from harness.need import need
-from harness.spark_pipelines_program import GROUP, READ, ROWS
+from harness.kafka.node import TRANSACTIONS, kafka_node
+from harness.processes.cluster import Cluster
+from harness.spark import setup as spark
+from harness.spark.pipelines_program import GROUP, READ, ROWS
+from harness.suite.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -41,7 +41,7 @@ def run_all(folder: Path, bootstrap: str, cluster: Cluster | None = None) -> dic
         (folder / "stderr").open("w") as errors,
         subprocess.Popen(
             [
-                *(sys.executable, "-W", "ignore", "-m", "harness.spark_pipelines_program"),
+                *(sys.executable, "-W", "ignore", "-m", "harness.spark.pipelines_program"),
                 *(bootstrap, str(folder), *data),
             ],
             env={**spark.environment(), "PYTHONPATH": str(Path(__file__).parents[1])},

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from harness import spark
-from harness.cluster import Cluster
-from harness.spark_plain import Place
-from harness.spark_program import ROWS
+from harness.processes.cluster import Cluster
+from harness.spark import setup as spark
+from harness.spark.plain import Place
+from harness.spark.program import ROWS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -32,7 +32,7 @@ def asked(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 @pytest.fixture(scope="module")
 def said(asked: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "harness.spark_program", json.dumps(asked)],
+        [sys.executable, "-W", "ignore", "-m", "harness.spark.program", json.dumps(asked)],
         env=spark.environment(),
         cwd=asked["folder"],
         capture_output=True,

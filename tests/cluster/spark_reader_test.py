@@ -10,8 +10,8 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from harness.cluster import Cluster
-from harness.spark_plain import Place, rows_of
+from harness.processes.cluster import Cluster
+from harness.spark.plain import Place, rows_of
 from tidelog.clients.admin.delete_records import delete_records
 from tidelog.clients.admin.topics import delete_topics, wait_without_topics
 from tidelog.clients.failures import TimedOutError

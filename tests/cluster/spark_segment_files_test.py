@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.cluster import Cluster
+from harness.processes.cluster import Cluster
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Partition
 from tidelog.spark.arrow import Columns

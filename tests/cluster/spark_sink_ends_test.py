@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.spark_answers import changed_answers, lost, refused
-from harness.spark_plain import Place, batch_of
-from harness.spark_stand import QUERY, Died, Stand, another_client, dies_at
-from harness.spark_tasks import ROWS, attempts, values_of
-from harness.transaction_raw import end_of
+from harness.clients.transaction_raw import end_of
+from harness.processes.cluster import Cluster, until
+from harness.spark.answers import changed_answers, lost, refused
+from harness.spark.plain import Place, batch_of
+from harness.spark.stand import QUERY, Died, Stand, another_client, dies_at
+from harness.spark.tasks import ROWS, attempts, values_of
 from tidelog.clients.admin.group_offsets import commit_offsets as group_commit
 from tidelog.clients.asking import Ask, Plan
 from tidelog.clients.producer.identity import init_producer_id

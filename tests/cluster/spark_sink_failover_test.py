@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from harness.cluster import Cluster, until
-from harness.committed_rows import committed_rows
-from harness.kafka_node import TRANSACTIONS, mortal_kafka_node
-from harness.spark_plain import Place, batch_of
-from harness.spark_tasks import ROWS, values_of
+from harness.clients.committed_rows import committed_rows
+from harness.kafka.node import TRANSACTIONS, mortal_kafka_node
+from harness.processes.cluster import Cluster, until
+from harness.spark.plain import Place, batch_of
+from harness.spark.tasks import ROWS, values_of
 from tidelog.clients.admin.coordinators import KeyType, find_coordinator
 from tidelog.clients.failures import ClientError
 from tidelog.kernel.ids import Partition

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.spark_plain import Place
-from harness.spark_stand import QUERY, Died, Stand, dies_at
-from harness.spark_tasks import ROWS, values_of
+from harness.processes.cluster import Cluster
+from harness.spark.plain import Place
+from harness.spark.stand import QUERY, Died, Stand, dies_at
+from harness.spark.tasks import ROWS, values_of
 from tidelog.clients.admin.group_offsets import commit_offsets
 from tidelog.clients.producer.transaction import end_transaction
 from tidelog.spark.options import Mode, SinkOptions

@@ -8,9 +8,9 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from harness.cluster import Cluster
-from harness.kafka_node import TRANSACTIONS, kafka_node
-from harness.spark_plain import Place
+from harness.kafka.node import TRANSACTIONS, kafka_node
+from harness.processes.cluster import Cluster
+from harness.spark.plain import Place
 from tidelog.kernel.ids import Partition
 from tidelog.kernel.instant import WallMs
 from tidelog.spark.options import Mode, OptionError

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import until
-from harness.spark_plain import Place
-from harness.stage import TOPIC, Stage, staged
+from harness.processes.cluster import until
+from harness.processes.stage import TOPIC, Stage, staged
+from harness.spark.plain import Place
 from tidelog.kernel.ids import NO_LEADER, Offset, Partition
 from tidelog.spark.loss import DataLossError
 from tidelog.spark.offsets import OffsetRange

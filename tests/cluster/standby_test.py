@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.chaos import Load, wrong_in_the_end
-from harness.cluster import Cluster, until
-from harness.creations import Creations, create, topics
-from harness.raw import RawClient
+from harness.clients.creations import Creations, create, topics
+from harness.clients.raw_socket import RawClient
+from harness.faults.chaos import Load, wrong_in_the_end
+from harness.processes.cluster import Cluster, until
 from tidelog.node.ipc.board import memory_of_run
 from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.wire.errors import ErrorCode

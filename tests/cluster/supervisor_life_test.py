@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import STAND_INS, Cluster, open_files, until
+from harness.processes.cluster import STAND_INS, Cluster, open_files, until
 from tidelog.node.ipc.board import memory_of_run
 from tidelog.tools.supervisor import proc
 from tidelog.tools.supervisor.ask import Link

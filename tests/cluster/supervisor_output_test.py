@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import STAND_INS, Cluster, send_all, until
+from harness.processes.cluster import STAND_INS, Cluster, send_all, until
 from tidelog.tools.supervisor.ask import Link
 
 pytestmark = pytest.mark.slow

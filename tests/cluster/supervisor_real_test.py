@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, open_files, until
+from harness.processes.cluster import Cluster, open_files, until
 from tidelog.node.ipc.board import memory_of_run
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import STAND_INS, Cluster
+from harness.processes.cluster import STAND_INS, Cluster
 from tidelog.kernel.launch import supervisor_socket
 from tidelog.tools.supervisor.folder import supervisor_in
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.golden import Golden, told
-from harness.stage import staged
+from harness.processes.cluster import Cluster, until
+from harness.processes.golden import Golden, told
+from harness.processes.stage import staged
 from tidelog.tools.timeline import gather
 
 pytestmark = pytest.mark.slow

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from harness.chaos import log_bytes
-from harness.cluster import Cluster, until
-from harness.dies_at import sitecustomize
-from harness.tidy_checks import PYTHON_ROOTS, ROOT
+from harness.disks.dies_at import sitecustomize
+from harness.faults.chaos import log_bytes
+from harness.processes.cluster import Cluster, until
+from harness.suite.tidy_checks import PYTHON_ROOTS, ROOT
 
 pytestmark = pytest.mark.slow
 

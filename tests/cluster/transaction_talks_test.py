@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from harness.clients.confluent import Confluent
-from harness.cluster import Cluster
-from harness.golden import Golden
-from harness.kafka_node import TRANSACTIONS, kafka_node
-from harness.transaction_talk import Talk
-from harness.transaction_talks import LONG_TALKS, TALKS, held
+from harness.kafka.node import TRANSACTIONS, kafka_node
+from harness.kafka.transaction_talk import Talk
+from harness.kafka.transaction_talks import LONG_TALKS, TALKS, held
+from harness.processes.cluster import Cluster
+from harness.processes.golden import Golden
 
 pytestmark = pytest.mark.slow
 

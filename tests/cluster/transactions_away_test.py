@@ -11,10 +11,10 @@ from confluent_kafka import Consumer
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import Record
+from harness.clients.raw_socket import RawClient
+from harness.clients.transaction_raw import RawProducer, coordinator, end_of, known_topic
 from harness.clients.transactional import MAKERS, READS, Producers
-from harness.cluster import WAIT_S, Cluster, until
-from harness.raw import RawClient
-from harness.transaction_raw import RawProducer, coordinator, end_of, known_topic
+from harness.processes.cluster import WAIT_S, Cluster, until
 from tidelog.tools.supervisor import proc
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response

@@ -8,9 +8,9 @@ import pytest
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import Record, fresh_topic
+from harness.clients.transaction_raw import committed_offset, end_of, known_topic
 from harness.clients.transactional import MAKERS, READS, Fenced, Producers, Transactional
-from harness.cluster import Cluster, until
-from harness.transaction_raw import committed_offset, end_of, known_topic
+from harness.processes.cluster import Cluster, until
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("client", MAKERS)]

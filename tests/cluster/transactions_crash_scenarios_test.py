@@ -14,21 +14,8 @@ import pytest
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import Record, fresh_topic
-from harness.clients.transactional import Producers
-from harness.cluster import WAIT_S, Cluster, until
-from harness.mortal_cluster import (
-    FIRST,
-    OFFSET,
-    SECOND,
-    MortalCluster,
-    Scene,
-    mortal_cluster,
-    placed_topic,
-)
-from harness.mortals import ME, Trap, When
-from harness.raw import RawClient
-from harness.transaction_checks import Marker, wrong_transactions
-from harness.transaction_raw import (
+from harness.clients.raw_socket import RawClient
+from harness.clients.transaction_raw import (
     AGAIN,
     LATE,
     RawProducer,
@@ -37,6 +24,19 @@ from harness.transaction_raw import (
     end_of,
     leader,
 )
+from harness.clients.transactional import Producers
+from harness.faults.mortal_cluster import (
+    FIRST,
+    OFFSET,
+    SECOND,
+    MortalCluster,
+    Scene,
+    mortal_cluster,
+    placed_topic,
+)
+from harness.faults.mortals import ME, Trap, When
+from harness.processes.cluster import WAIT_S, Cluster, until
+from harness.processes.transaction_checks import Marker, wrong_transactions
 from tidelog.tools.supervisor import proc
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k10_find_coordinator as k10

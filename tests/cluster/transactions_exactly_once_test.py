@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.breaking import Breaking, level_logs
-from harness.cluster import Cluster
-from harness.exactly_once import SETTINGS, Run, Stream
-from harness.need import need
-from harness.raw import RawClient
-from harness.transformers import KINDS
+from harness.clients.exactly_once import SETTINGS, Run, Stream
+from harness.clients.raw_socket import RawClient
+from harness.clients.transformers import KINDS
+from harness.faults.breaking import Breaking, level_logs
+from harness.processes.cluster import Cluster
+from harness.suite.need import need
 from tidelog.wire.messages import k18_api_versions as k18
 
 pytestmark = pytest.mark.slow

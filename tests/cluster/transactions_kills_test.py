@@ -2,7 +2,8 @@
 its way that cover each step, each moment of a step, and each victim; with `--nightly`, at all.
 
 Whoever died, the client hears the outcome it asked for, each partition holds that end once, and
-nothing hangs. `unit/cluster_transaction_kills_test.py` has the same table in a simulated cluster.
+nothing hangs. `unit/scenarios/cluster_transaction_kills_test.py` has the same table in a
+simulated cluster.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,8 +14,15 @@ import pytest
 
 from harness.clients.java_transactional import Jvm
 from harness.clients.transactional import MAKERS, TIMEOUT_MS, Transactional
-from harness.mortal_cluster import FIRST, OFFSET, SECOND, MortalCluster, Scene, mortal_cluster
-from harness.mortals import Trap, When
+from harness.faults.mortal_cluster import (
+    FIRST,
+    OFFSET,
+    SECOND,
+    MortalCluster,
+    Scene,
+    mortal_cluster,
+)
+from harness.faults.mortals import Trap, When
 from tidelog.node.groups.placement import OFFSETS_TOPIC
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from harness.cluster import Cluster, until
+from harness.processes.cluster import Cluster, until
 from tidelog.kernel.ids import BrokerId, Incarnation
 from tidelog.kernel.launch import transactions_endpoint
 from tidelog.wire.transactions import Hello, Welcome, decode_from_transactions, encode

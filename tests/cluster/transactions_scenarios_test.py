@@ -7,10 +7,8 @@ import pytest
 
 from harness.clients.confluent import Confluent
 from harness.clients.facts import Record
-from harness.clients.transactional import READS
-from harness.cluster import Cluster, until
-from harness.raw import RawClient
-from harness.transaction_raw import (
+from harness.clients.raw_socket import RawClient
+from harness.clients.transaction_raw import (
     ADDING_PRODUCE,
     AGAIN,
     BUMPING_END,
@@ -22,6 +20,8 @@ from harness.transaction_raw import (
     too_slow,
     until_known,
 )
+from harness.clients.transactional import READS
+from harness.processes.cluster import Cluster, until
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k26_end_txn as k26
 from tidelog.wire.messages import k65_describe_transactions as k65

@@ -11,11 +11,11 @@ from harness.clients.confluent import Confluent
 from harness.clients.facts import Record
 from harness.clients.java import Java
 from harness.clients.kafka_tools import KafkaTools
+from harness.clients.raw_socket import RawClient
+from harness.clients.transaction_raw import committed_offset, end_of, known_topic, recorded
 from harness.clients.transactional import MAKERS, READS, Producers
-from harness.cluster import Cluster, until
-from harness.kafka_jars import run_kafka_tool
-from harness.raw import RawClient
-from harness.transaction_raw import committed_offset, end_of, known_topic, recorded
+from harness.kafka.jars import run_kafka_tool
+from harness.processes.cluster import Cluster, until
 from tidelog.clients.client import Client
 from tidelog.clients.failures import AbortableError
 from tidelog.clients.producer.transaction import Membership

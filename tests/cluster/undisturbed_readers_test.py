@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, until
-from harness.fetch_raw import VERSION, fetch_request, offset_at
-from harness.produce_raw import batch_of, produce
-from harness.raw import RawClient
+from harness.clients.fetch_raw import VERSION, fetch_request, offset_at
+from harness.clients.produce_raw import batch_of, produce
+from harness.clients.raw_socket import RawClient
+from harness.processes.cluster import Cluster, until
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response
 from tidelog.wire.messages import k01_fetch, k21_delete_records

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.exactly_once import SETTINGS, Run, Stream
-from harness.kafka_node import kafka_node, logs_of
-from harness.need import need
-from harness.transformers import KINDS
+from harness.clients.exactly_once import SETTINGS, Run, Stream
+from harness.clients.transformers import KINDS
+from harness.kafka.node import kafka_node, logs_of
+from harness.suite.need import need
 
 pytestmark = pytest.mark.slow
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.kafka_jars import run_kafka_tool
-from harness.need import need
+from harness.kafka.jars import run_kafka_tool
+from harness.suite.need import need
 from tidelog.spark.java_patterns import JavaPatternError, java_matcher
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = Path(__file__).parents[1] / "harness" / "kafka_source" / "MatchTopics.java"
+PROGRAM = Path(__file__).parents[1] / "harness" / "kafka" / "source" / "MatchTopics.java"
 PATTERNS = 4_000
 NAMES = (
     *("a", "b", "B", "ab", "aB", "Ab", "ba", "aab", "a1", "1", "12", "a.b", "a_b", "a-b", "abba"),

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.kafka_jars import run_kafka_tool
-from harness.need import need
+from harness.kafka.jars import run_kafka_tool
+from harness.suite.need import need
 from tidelog.wire.java_text import java_text
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = Path(__file__).parents[1] / "harness" / "kafka_source" / "DecodeTexts.java"
+PROGRAM = Path(__file__).parents[1] / "harness" / "kafka" / "source" / "DecodeTexts.java"
 TEXTS = 20_000
 POOL = bytes.fromhex("41 80 8f 90 9f a0 bf c0 c2 df e0 e2 ed ef f0 f4 f5 ff")
 

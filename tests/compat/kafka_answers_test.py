@@ -10,14 +10,14 @@ from random import Random
 
 import pytest
 
-from harness.admin_questions import questions
-from harness.admin_questions_of_settings import Question
-from harness.cluster import Cluster, until
-from harness.fetch_raw import VERSION, fetch_request, offset_at
-from harness.kafka_jars import need_kafka
-from harness.produce_raw import VERSION as PRODUCE_VERSION
-from harness.produce_raw import produce_request
-from harness.raw import RawClient
+from harness.clients.fetch_raw import VERSION, fetch_request, offset_at
+from harness.clients.produce_raw import VERSION as PRODUCE_VERSION
+from harness.clients.produce_raw import produce_request
+from harness.clients.raw_socket import RawClient
+from harness.kafka.admin_questions import questions
+from harness.kafka.admin_questions_of_settings import Question
+from harness.kafka.jars import need_kafka
+from harness.processes.cluster import Cluster, until
 from kafka_cluster import Kafka
 from tidelog.wire.messages import k00_produce, k01_fetch, k19_create_topics
 from tidelog.wire.records import Record, build_batch, iterate_batches, iterate_records

@@ -1,7 +1,7 @@
 """Where new replicas go, against a table of Kafka's own: 3 to 7 brokers, 1 to 5 replicas, without
 racks and with even and uneven ones, from several start indexes and first partitions on.
 
-`harness/kafka_source/KafkaAssignments.java` wrote the table with the published jars, and says what
+`harness/kafka/source/KafkaAssignments.java` wrote the table with the published jars, and says what
 its columns are.
 """
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.kafka_jars import need_placer, run_kafka_tool
-from harness.need import need
+from harness.kafka.jars import need_placer, run_kafka_tool
+from harness.suite.need import need
 from tidelog.coordinator.controller.assignment import Start, assign
 from tidelog.kernel.ids import BrokerId
 
 TABLE = Path(__file__).parent / "kafka_assignments.txt"
-PROGRAM = Path(__file__).parents[1] / "harness/kafka_source/KafkaAssignments.java"
+PROGRAM = Path(__file__).parents[1] / "harness/kafka/source/KafkaAssignments.java"
 
 
 def ours(cluster: str, replicas: int, start: int, partitions: range) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.cluster import Cluster
-from harness.group_questions import CONVERSATIONS
-from harness.group_talk import Talk
-from harness.kafka_node import kafka_node
+from harness.kafka.group_questions import CONVERSATIONS
+from harness.kafka.group_talk import Talk
+from harness.kafka.node import kafka_node
+from harness.processes.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from harness.kafka_jars import need_kafka, run_kafka_tool
-from harness.need import need
+from harness.kafka.jars import need_kafka, run_kafka_tool
+from harness.suite.need import need
 from tidelog.kernel.config import SettingError, Table
 from tidelog.node.cache_settings import CACHE_ROWS
 from tidelog.node.changing import DYNAMIC, PER_BROKER
@@ -20,7 +20,7 @@ from tidelog.node.settings import BROKER, SYNONYMS, TOPIC
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = Path(__file__).parents[1] / "harness/kafka_source/KafkaSettings.java"
+PROGRAM = Path(__file__).parents[1] / "harness/kafka/source/KafkaSettings.java"
 TABLES = {"topic": TOPIC, "broker": BROKER, "group": GROUP, "client-metrics": CLIENT_METRICS}
 Told = Mapping[str, Any]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from harness.cluster import until
-from harness.kafka_node import TRANSACTIONS, kafka_node
-from harness.raw import RawClient
-from harness.raw_transactions import RawTransactions
+from harness.clients.raw_socket import RawClient
+from harness.clients.raw_transactions import RawTransactions
+from harness.kafka.node import TRANSACTIONS, kafka_node
+from harness.processes.cluster import until
 from tidelog.clients.admin.fencing import fence_producers
 from tidelog.clients.admin.group_offsets import committed_offsets, unstable_offsets
 from tidelog.clients.admin.topics import NewTopic, create_topics, wait_for_topics

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from harness.clients.tools_jvm import run_tool
-from harness.kafka_jars import need_kafka
+from harness.kafka.jars import need_kafka
 from tidelog.spark.arrow import Encoder
 from tidelog.wire.codecs import Codec
 from tidelog.wire.records import Origin, place_batch

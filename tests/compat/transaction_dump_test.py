@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from harness.clients.tools_jvm import run_tool
-from harness.kafka_jars import need_kafka
-from harness.transaction_ids import ID, WALL_MS, standing
+from harness.kafka.jars import need_kafka
+from harness.machines.transaction_ids import ID, WALL_MS, standing
 from tidelog.coordinator.transactions import records
 from tidelog.coordinator.transactions.records import BARRIER, Transaction, TxnRecord
 from tidelog.coordinator.transactions.states import TxnState

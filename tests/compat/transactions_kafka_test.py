@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from harness.kafka_node import kafka_node, logs_of
-from harness.log_batches import NOW, NOW_MS, new_log
-from harness.log_transactions import index_files
-from harness.memory_disk import MemoryDisk
+from harness.disks.memory_disk import MemoryDisk
+from harness.kafka.node import kafka_node, logs_of
+from harness.logs.batches import NOW, NOW_MS, new_log
+from harness.logs.transactions import index_files
 from tidelog.kernel.limits import MIB
 from tidelog.node.log.log import Log
 from tidelog.node.log.producer_snapshot import decode_snapshot

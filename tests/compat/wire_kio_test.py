@@ -8,7 +8,7 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from harness.messages import APIS, DIRECTIONS, api_id, message_class, random_message
+from harness.clients.messages import APIS, DIRECTIONS, api_id, message_class, random_message
 from tidelog.wire.compile import Piece, reader, writer
 from tidelog.wire.frame import joined
 from tidelog.wire.header import AnyApi

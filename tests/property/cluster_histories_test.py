@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
-from harness.budgets import Histories
-from harness.simulated_histories import History
-from harness.simulated_power import PowerHistory
-from harness.simulated_sickness import ILLS, SickHistory
+from harness.simulation.histories import History
+from harness.simulation.power import PowerHistory
+from harness.simulation.sickness import ILLS, SickHistory
+from harness.suite.budgets import Histories
 from tidelog.kernel.ids import BrokerId
 
 ENOUGH_TO_SEE_ALL = 20

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.budgets import Histories
-from harness.consumer_groups import Client, GroupOverLog, TopicsInMemory, settle, topic_id
-from harness.planting import Plant, Planting
+from harness.faults.planting import Plant, Planting
+from harness.machines.consumer_groups import Client, GroupOverLog, TopicsInMemory, settle, topic_id
+from harness.suite.budgets import Histories
 from tidelog.kernel.ids import Uuid
 from tidelog.node.groups import consumer_member
 from tidelog.node.groups.consumer_log import LoggedGroup

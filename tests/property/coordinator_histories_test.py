@@ -6,9 +6,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.controllers import check_moved, replayed, through_snapshot, topic
-from harness.conversations import CALL_MS, Conversation
-from harness.outcomes import Outcome
+from harness.machines.controllers import check_moved, replayed, through_snapshot, topic
+from harness.machines.conversations import CALL_MS, Conversation
+from harness.machines.outcomes import Outcome
 from tidelog.coordinator.controller.requests import BrokerLost
 from tidelog.kernel.ids import NO_LEADER, BrokerId, Epoch, Uuid
 from tidelog.kernel.limits import PRODUCER_ID_BLOCK

@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from harness.budgets import Histories
-from harness.crash_images import POLICIES, Moment, Recording, faults_of, faults_of_a_kill
-from harness.disk_plants import ENGINE
-from harness.planting import Planting
+from harness.disks.crash_images import POLICIES, Moment, Recording, faults_of, faults_of_a_kill
+from harness.faults.disk_plants import ENGINE
+from harness.faults.planting import Planting
+from harness.suite.budgets import Histories
 from tidelog.kernel.launch import MEMORY_FOLDER
 
 pytestmark = pytest.mark.slow

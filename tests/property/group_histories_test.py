@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from harness.budgets import Histories
-from harness.planting import Plant, Planting
-from harness.simulated_histories import History
-from harness.simulated_members import SESSION_MS, GroupLife
+from harness.faults.planting import Plant, Planting
+from harness.simulation.histories import History
+from harness.simulation.members import SESSION_MS, GroupLife
+from harness.suite.budgets import Histories
 from tidelog.kernel.instant import Instant
 from tidelog.node.groups import loading
 from tidelog.node.groups.classic import ClassicGroup

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from harness.budgets import Histories
+from harness.suite.budgets import Histories
 from property.groups_any_log_test import GROUPS, SUBSCRIPTION, Coordinator, Garbled
 from tidelog.kernel.shard import Decision
 from tidelog.node.groups.codec import StoredRecord

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.budgets import Histories
-from harness.consumer_groups import SETTINGS, TopicsInMemory, topic_id
+from harness.machines.consumer_groups import SETTINGS, TopicsInMemory, topic_id
+from harness.suite.budgets import Histories
 from tidelog.kernel.ids import RequestId
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.shard import Decision

@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from harness.budgets import Histories
-from harness.compaction import append
-from harness.consumer_groups import TopicsInMemory, topic_id
+from harness.logs.compaction import append
+from harness.machines.consumer_groups import TopicsInMemory, topic_id
+from harness.suite.budgets import Histories
 from property.groups_any_log_test import SHARD_SETTINGS
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.groups import codec, loading
@@ -34,7 +34,7 @@ from tidelog.node.groups.records import (
 )
 from tidelog.node.groups.records_consumer import ConsumerRecord
 from tidelog.node.groups.shard import GroupShard
-from unit.log_cleaner_test import Place
+from unit.node.log.log_cleaner_test import Place
 
 STEPS = 25
 Rows = list[codec.LoggedRecord]

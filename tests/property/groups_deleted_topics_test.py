@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from harness.brokers import ME
-from harness.budgets import Histories
-from harness.group_bench import GroupBench, commit, fetch_offsets
-from harness.transactions import end_in_group, pend
+from harness.machines.brokers import ME
+from harness.machines.group_bench import GroupBench, commit, fetch_offsets
+from harness.machines.transactions import end_in_group, pend
+from harness.suite.budgets import Histories
 from tidelog.kernel.ids import BrokerId, Epoch, Partition, Uuid
 from tidelog.node.groups.placement import OFFSETS_TOPIC
 from tidelog.wire.errors import ErrorCode

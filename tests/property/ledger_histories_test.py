@@ -9,10 +9,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from harness.budgets import Histories
-from harness.memory_disk import MemoryDisk
-from harness.platter import Inode, Node
-from harness.recorded_disk import RecordedDisk, Tree, durable_tree, tree_now
+from harness.disks.memory_disk import MemoryDisk
+from harness.disks.platter import Inode, Node
+from harness.disks.recorded_disk import RecordedDisk, Tree, durable_tree, tree_now
+from harness.suite.budgets import Histories
 from tidelog.kernel.files import Directory, File
 from tidelog.kernel.launch import undo_directory
 from tidelog.node.runtime.disk import DiskFile

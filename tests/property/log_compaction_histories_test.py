@@ -4,11 +4,11 @@ a model says that remembers everything.
 
 import pytest
 
-from harness.budgets import Histories
-from harness.compaction import compact
-from harness.compaction_lives import Life
-from harness.log_batches import flush
-from harness.mortal_disk import after_calls
+from harness.disks.mortal_disk import after_calls
+from harness.logs.batches import flush
+from harness.logs.compaction import compact
+from harness.logs.compaction_lives import Life
+from harness.suite.budgets import Histories
 
 DRAWS = 4
 SEED_OF_A_PASS = 5

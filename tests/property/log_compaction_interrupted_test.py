@@ -4,8 +4,8 @@ cut off comes back, no last value is lost, and none of it is taken for damage.
 
 import pytest
 
-from harness.budgets import Histories
-from harness.interrupted_lives import Life
+from harness.logs.interrupted_lives import Life
+from harness.suite.budgets import Histories
 
 ENOUGH_TO_SEE_ALL = 200
 """Histories among which each kind of event comes during some pass."""

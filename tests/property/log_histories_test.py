@@ -18,8 +18,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from harness.budgets import Histories
-from harness.log_batches import (
+from harness.disks.memory_disk import MemoryDirectory, MemoryDisk
+from harness.logs.batches import (
     NOW,
     NOW_MS,
     TOPIC_ID,
@@ -30,8 +30,8 @@ from harness.log_batches import (
     open_logs,
     produce,
 )
-from harness.log_verified import around, verified
-from harness.memory_disk import MemoryDirectory, MemoryDisk
+from harness.logs.verified import around, verified
+from harness.suite.budgets import Histories
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
 from tidelog.node.log.marks import LastStop

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from harness.budgets import Histories
-from harness.log_batches import NOW, NOW_MS, TOPIC_ID, batch, open_logs, produce, result_of
-from harness.log_transactions import Writer, read_committed
-from harness.memory_disk import MemoryDirectory, MemoryDisk
+from harness.disks.memory_disk import MemoryDirectory, MemoryDisk
+from harness.logs.batches import NOW, NOW_MS, TOPIC_ID, batch, open_logs, produce, result_of
+from harness.logs.transactions import Writer, read_committed
+from harness.suite.budgets import Histories
 from tidelog.node.log.log import Log
 from tidelog.node.log.marks import MARK_NAME, LastStop
 from tidelog.node.log.settings import LogSettings

@@ -4,8 +4,8 @@ last stable offset, aborted transactions and readers are what a model says that 
 
 import pytest
 
-from harness.budgets import Histories
-from harness.transaction_lives import Life
+from harness.logs.transaction_lives import Life
+from harness.suite.budgets import Histories
 
 pytestmark = pytest.mark.slow
 

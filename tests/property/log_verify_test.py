@@ -11,9 +11,9 @@ from typing import Protocol
 
 import pytest
 
-from harness.budgets import Histories
-from harness.log_verified import Home, home_in
-from harness.planting import Planting
+from harness.faults.planting import Planting
+from harness.logs.verified import Home, home_in
+from harness.suite.budgets import Histories
 from tidelog.kernel.failures import CorruptError
 from tidelog.node.log.directory_names import key_of
 from tidelog.node.log.epochs import EpochCache, decode_epochs

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.budgets import Histories
-from harness.consumer_groups import TopicsInMemory
-from harness.mixed_groups import (
+from harness.faults.planting import Plant, Planting
+from harness.machines.consumer_groups import TopicsInMemory
+from harness.machines.mixed_groups import (
     GROUP,
     SESSION_MS,
     Classic,
@@ -21,7 +21,7 @@ from harness.mixed_groups import (
     Modern,
     turns,
 )
-from harness.planting import Plant, Planting
+from harness.suite.budgets import Histories
 from tidelog.node.groups import consumer_member, conversion
 from tidelog.node.groups import requests as ask
 from tidelog.node.groups.classic import ClassicGroup

@@ -9,13 +9,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from harness.brokers import FakeClient, HandlerBench
-from harness.budgets import Histories
-from harness.mutation import mutated
-from harness.peers import Peer, change, replicated, shown
-from harness.produce_raw import batch_of
-from harness.raw import request_bytes
-from harness.transaction_bench import answer, end_transaction
+from harness.clients.produce_raw import batch_of
+from harness.clients.raw_socket import request_bytes
+from harness.faults.mutation import mutated
+from harness.machines.brokers import FakeClient, HandlerBench
+from harness.machines.peers import Peer, change, replicated, shown
+from harness.machines.transaction_bench import answer, end_transaction
+from harness.suite.budgets import Histories
 from tidelog.kernel.ids import Uuid
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.topic_names import INTERNAL_TOPICS

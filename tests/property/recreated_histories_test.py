@@ -5,9 +5,9 @@ A failure names its seed: `Recreations(seed).run()` is the same history again, s
 
 import pytest
 
-from harness.budgets import Histories
-from harness.planting import Planting
-from harness.simulated_recreations import Recreations
+from harness.faults.planting import Planting
+from harness.simulation.recreations import Recreations
+from harness.suite.budgets import Histories
 from tidelog.kernel.ids import ZERO_UUID
 from tidelog.node.log.log import Log
 from tidelog.node.metadata.image import MetadataImage

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from harness.drawn_batches import Drawn, stretches
+from harness.logs.drawn_batches import Drawn, stretches
 from tidelog.clients.consumer.reading import Fetched
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Offset, Partition

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.drawn_batches import NOW_MS, fields, records
+from harness.logs.drawn_batches import NOW_MS, fields, records
 from tidelog.clients.producer.partitioner import partition_of_key
 from tidelog.kernel.limits import MIB
 from tidelog.node.log.settings import LONG_MAX, LogSettings

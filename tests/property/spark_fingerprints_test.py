@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness import spark
-from harness.need import need
+from harness.spark import setup as spark
+from harness.suite.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -73,7 +73,7 @@ def said_of(pairs: list[tuple[Log, Log]], folder: Path) -> list[bool]:
     """Whether the fingerprints of each pair differ."""
     need("java")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "harness.spark_fingerprints_program"],
+        [sys.executable, "-W", "ignore", "-m", "harness.spark.fingerprints_program"],
         env={
             **spark.environment(),
             **spark.kept_in(folder),

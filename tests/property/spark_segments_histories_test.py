@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from harness.budgets import Histories
-from harness.log_in_files import PARTITION, LogInFiles, in_files
-from harness.log_verified import write_files
-from harness.planting import Planting
+from harness.faults.planting import Planting
+from harness.logs.two_readings import PARTITION, LogInFiles, in_files
+from harness.logs.verified import write_files
+from harness.suite.budgets import Histories
 from tidelog.clients.settings import Isolation
 from tidelog.spark import segments
 from tidelog.spark.decoder import Decoder

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness import sink_plants as plants
-from harness.budgets import Histories
-from harness.planting import Plant, Planting
-from harness.simulated_plans import LATE_MS_MAX, PlanRunner
-from harness.simulated_sink_histories import SinkHistory
+from harness.faults import sink_plants as plants
+from harness.faults.planting import Plant, Planting
+from harness.simulation.plans import LATE_MS_MAX, PlanRunner
+from harness.simulation.sink_histories import SinkHistory
+from harness.suite.budgets import Histories
 
 PLANTS: Mapping[Plant, Sequence[str]] = {
     plants.commit_when_the_input_ends: ("cuts",),

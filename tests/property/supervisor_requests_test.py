@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.desk import Office
+from harness.machines.desk import Office
 
 WORDS = (
     *("status", "watch", "wait", "down", "start", "stop", "kill", "pause", "resume", "add"),

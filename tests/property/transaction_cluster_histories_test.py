@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from harness import transaction_plants as plants
-from harness.budgets import Histories
-from harness.planting import Plant, Planting
-from harness.simulated_transaction_histories import TransactionHistory
+from harness.faults import transaction_plants as plants
+from harness.faults.planting import Plant, Planting
+from harness.simulation.transaction_histories import TransactionHistory
+from harness.suite.budgets import Histories
 from tidelog.coordinator.transactions import decisions, endings
 from tidelog.kernel.ids import BrokerId
 

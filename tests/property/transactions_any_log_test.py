@@ -7,7 +7,7 @@ others: compaction takes them out while the log is loaded.
 import random
 from typing import Any
 
-from harness.budgets import Histories
+from harness.suite.budgets import Histories
 from tidelog.coordinator.transactions import records
 from tidelog.coordinator.transactions.producer_ids import ProducerIds
 from tidelog.coordinator.transactions.records import Transaction, TxnRecord

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.budgets import Histories
-from harness.planting import Plant, Planting
-from harness.transaction_bench import log_of
-from harness.transaction_gate import ADDED, ASKED, PARTITIONS, Gate
+from harness.faults.planting import Plant, Planting
+from harness.machines.transaction_bench import log_of
+from harness.machines.transaction_gate import ADDED, ASKED, PARTITIONS, Gate
+from harness.suite.budgets import Histories
 from tidelog.node.api import transaction_gate
 from tidelog.node.log.verifications import Verifications
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from harness.budgets import Histories
-from harness.planting import Planting
-from harness.transaction_conversations import World
+from harness.faults.planting import Planting
+from harness.machines.transaction_conversations import World
+from harness.suite.budgets import Histories
 from tidelog.kernel.ids import Epoch
 from tidelog.kernel.instant import Instant
 from tidelog.node.transactions.link import Effect, ForwardAsked, Link, Me, Send

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.messages import VERSIONS, message_class, random_message
-from harness.mutation import mutated
+from harness.clients.messages import VERSIONS, message_class, random_message
+from harness.faults.mutation import mutated
 from tidelog.wire import frame
 from tidelog.wire.codecs import Codec
 from tidelog.wire.errors import Rejected, WireError

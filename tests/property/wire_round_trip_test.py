@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.messages import APIS, DIRECTIONS, VERSIONS, api_id, message_class, random_message
+from harness.clients.messages import (
+    APIS,
+    DIRECTIONS,
+    VERSIONS,
+    api_id,
+    message_class,
+    random_message,
+)
 from tidelog.wire import frame
 from tidelog.wire.header import AnyApi, decode_request_header
 from tidelog.wire.varints import varint, varint_bytes

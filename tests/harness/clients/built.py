@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.need import need
-from harness.tools_cache import BUILD_SECONDS_MAX, clock_stopped, made_once
+from harness.suite.need import need
+from harness.suite.tools_cache import BUILD_SECONDS_MAX, clock_stopped, made_once
 
 HERE = Path(__file__).resolve().parent
 

@@ -7,7 +7,7 @@ from harness.clients.confluent import Confluent
 from harness.clients.facts import Reader, Writer
 from harness.clients.kafka_python import KafkaPython
 from harness.clients.programs import Franz, KafkaJs
-from harness.need import need, required
+from harness.suite.need import need, required
 
 MAKERS: dict[str, type[Confluent | KafkaPython | AioKafka | Franz | KafkaJs]] = {
     client.name: client for client in (Confluent, KafkaPython, AioKafka, Franz, KafkaJs)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.clients.facts import Record, Stored
 from harness.clients.tools_jvm import Said, java_command, run_tool
-from harness.kafka_jars import need_kafka
+from harness.kafka.jars import need_kafka
 
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"

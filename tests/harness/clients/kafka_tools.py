@@ -3,7 +3,7 @@
 from typing import Self
 
 from harness.clients.tools_jvm import Said, run_tool
-from harness.kafka_jars import need_kafka
+from harness.kafka.jars import need_kafka
 
 
 class KafkaTools:

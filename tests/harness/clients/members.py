@@ -13,7 +13,7 @@ from typing import Self
 
 from harness.clients import built
 from harness.clients.java import Java
-from harness.cluster import until
+from harness.processes.cluster import until
 
 LEAVES_S = 20.0
 

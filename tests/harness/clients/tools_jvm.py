@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.clients import built
-from harness.kafka_jars import need_kafka
+from harness.kafka.jars import need_kafka
 
 CALL_S = 90.0
 _SIZE = struct.Struct(">i")

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError as ConfluentError
 from confluent_kafka import TopicPartition as Place
 
 from harness.clients.facts import DEADLINE_S
-from harness.librdkafka import LIVING
+from harness.clients.librdkafka import LIVING
 
 with warnings.catch_warnings():
     # It loads its message schemas by a call that newer Pythons deprecate.

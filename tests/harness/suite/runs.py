@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.tidy_checks import ROOT
+from harness.suite.tidy_checks import ROOT
 
 
 def environment() -> dict[str, str]:

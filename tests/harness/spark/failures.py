@@ -1,0 +1,294 @@
+"""One session of Spark in which what feeds an exactly-once sink fails; run as a program.
+
+It prints one JSON document: for each kind of failure what readers of committed records found after
+it, and after the run that was to complete the work.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from harness.clients.transaction_raw import end_of
+from harness.processes.cluster import until
+from harness.spark.plain import Place
+from tidelog.clients.admin.group_offsets import stable_offset
+from tidelog.kernel.ids import Partition
+from tidelog.spark.checkpoints import query_id
+from tidelog.spark.sessions import read_stream, session
+from tidelog.spark.sink_markers import sink_marker
+
+ROWS = 6_000
+"""In two partitions; the last one of partition 1 is where it fails."""
+_ROW_BYTES = 1_000
+"""Enough that the sink's worker has rows in its hands long before the last ones come."""
+_CONF = {
+    "spark.driver.memory": "1g",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200",
+    # Spark kills the Python of a task that does not end within 2 s after it was cancelled. On a
+    # busy machine that may be before it has aborted its transaction.
+    "spark.python.task.killTimeout": "60s",
+}
+_PATIENCE_S = 120
+ATTEMPTS = 2
+"""Of each task, before its query fails."""
+
+DIGITS = 6
+LAST = b"%0*d" % (DIGITS, ROWS - 1)
+Trouble = Callable[[str], Column]
+"""Makes of a file's name a column like `value`, which fails as long as the file is there."""
+
+
+def _stand_still(flag: str) -> None:
+    """As long as the file is there."""
+    until(lambda: not Path(flag).exists(), "the flag is gone", _PATIENCE_S)
+
+
+def _raises(flag: str) -> Column:
+    """In a user's function."""
+
+    def check(value: bytes) -> bytes:
+        if bytes(value[:DIGITS]) == LAST and Path(flag).exists():
+            raise ValueError("a row that the function cannot take")
+        return bytes(value)
+
+    return f.udf(check, "binary")("value")
+
+
+def _raises_once(flag: str) -> Column:
+    """In a user's function, in the first attempt of its task."""
+
+    def check(value: bytes) -> bytes:
+        if bytes(value[:DIGITS]) == LAST and Path(flag).exists():
+            Path(flag).unlink()
+            raise ValueError("a row that the function cannot take at first")
+        return bytes(value)
+
+    return f.udf(check, "binary")("value")
+
+
+def _dies_once(flag: str) -> Column:
+    """The Python worker of a user's function, in the first attempt of its task."""
+
+    def check(value: bytes) -> bytes:
+        if bytes(value[:DIGITS]) == LAST and Path(flag).exists():
+            Path(flag).unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return bytes(value)
+
+    return f.udf(check, "binary")("value")
+
+
+def _raises_in_sql(flag: str) -> Column:
+    last = f"cast('{LAST.decode()}' as binary)"
+    is_last = f"substring(value, 1, {DIGITS}) = {last}" if Path(flag).exists() else "false"
+    return f.expr(f"case when {is_last} then cast(raise_error('no') as binary) else value end")
+
+
+def _stands_still(flag: str) -> Column:
+    """In the middle of each task, until the query has been stopped."""
+
+    def check(value: bytes) -> bytes:
+        if int(value[:DIGITS]) >= ROWS // 2:
+            Path(flag).with_suffix(".reached").touch()
+            _stand_still(flag)
+        return bytes(value)
+
+    return f.udf(check, "binary")("value")
+
+
+def _fails_beside_another(flag: str) -> Column:
+    """In one task; the other one stands in the middle of its rows, and is ended with the query."""
+
+    def check(value: bytes) -> bytes:
+        if bytes(value[:DIGITS]) == LAST and Path(flag).exists():
+            raise ValueError("a row that the function cannot take")
+        number = int(value[:DIGITS])
+        if number % 2 == 0 and number >= ROWS // 2:
+            _stand_still(flag)
+        return bytes(value)
+
+    return f.udf(check, "binary")("value")
+
+
+class Program:
+    """Copies of one topic, each by a query of its own."""
+
+    def __init__(self, spark: SparkSession, asked: dict[str, Any]) -> None:
+        self.spark = spark
+        self.bootstrap: str = asked["bootstrap"]
+        self.folder = Path(asked["folder"])
+        self.place = Place(self.bootstrap)
+        self.source = self.place.topic(partitions=2)
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap})
+        for n in range(ROWS):
+            row = (b"%0*d" % (DIGITS, n)).ljust(_ROW_BYTES, b"x")
+            producer.produce(self.source, row, partition=n % 2)
+        assert producer.flush(30) == 0
+
+    def stream(self, name: str, trouble: Trouble) -> dict[str, Any]:
+        """A stream that fails, and then is started again."""
+        flag, sink = self._flag(name), self.place.topic(partitions=2)
+        said = self._run(self._query(name, sink, trouble(str(flag))))
+        found = {"said": said, "failed": self._seen(sink)}
+        self._let_go(sink)
+        flag.unlink(missing_ok=True)
+        again = self._run(self._query(name, sink, trouble(str(flag))))
+        return {**found, "again": again, "done": self._seen(sink), "plan": self._plan(name, sink)}
+
+    def stopped(self) -> dict[str, Any]:
+        """A stream that is stopped in the middle of its micro-batch, and then started again."""
+        name, sink = "stop", self.place.topic(partitions=2)
+        flag = self._flag(name)
+        query = self._query(name, sink, _stands_still(str(flag)))
+        until(flag.with_suffix(".reached").exists, "tasks are in mid-batch", _PATIENCE_S)
+        query.stop()
+        found = {"failed": self._seen(sink)}
+        flag.unlink()
+        again = self._run(self._query(name, sink, f.col("value")))
+        return {**found, "again": again, "done": self._seen(sink)}
+
+    def batch(self) -> dict[str, Any]:
+        """A batch write with a job's name that fails, and then is made again."""
+        flag, sink = self._flag("job"), self.place.topic(partitions=2)
+        said = self._write(sink, _raises_in_sql(str(flag)))
+        found = {"said": said, "failed": self._seen(sink)}
+        flag.unlink()
+        again = [self._write(sink, _raises_in_sql(str(flag))) for _ in range(2)]
+        other = self._write(sink, f.lit(b"other rows"))
+        return {**found, "again": again, "other": other, "done": self._seen(sink)}
+
+    def foreach_batch(self) -> dict[str, Any]:
+        """Several micro-batches under one job's name."""
+        sink = self.place.topic(partitions=2)
+        batches = []
+
+        def write(rows: DataFrame, number: int) -> None:
+            batches.append(number)
+            self._save(rows.select("value", "partition"), sink, "one-job-for-all")
+
+        stream = self._stream("foreach", maxOffsetsPerTrigger=ROWS // 3)
+        writer = stream.writeStream.foreachBatch(write).option(
+            "checkpointLocation", str(self.folder / "checkpoint-foreach")
+        )
+        said = self._run(writer.trigger(availableNow=True).start())
+        return {"said": said, "batches": len(batches), "done": self._seen(sink)}
+
+    # -- parts of it
+
+    def _flag(self, name: str) -> Path:
+        flag = self.folder / f"flag-{name}"
+        flag.touch()
+        return flag
+
+    def _stream(self, name: str, **options: Any) -> DataFrame:
+        return read_stream(
+            self.spark,
+            self.bootstrap,
+            checkpoint=str(self.folder / f"checkpoint-{name}"),
+            subscribe=self.source,
+            startingOffsets="earliest",
+            **options,
+        )
+
+    def _query(self, name: str, sink: str, value: Column) -> StreamingQuery:
+        return (
+            self._stream(name)
+            .select(value.alias("value"), "partition")
+            .writeStream.format("tidelog")
+            .option("kafka.bootstrap.servers", self.bootstrap)
+            .option("topic", sink)
+            .option("tidelog.delivery", "exactly-once")
+            .option("checkpointLocation", str(self.folder / f"checkpoint-{name}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    def _run(self, query: StreamingQuery) -> str:
+        return _said(query.awaitTermination)
+
+    def _write(self, sink: str, value: Column) -> str:
+        rows = (
+            self.spark.read.format("tidelog")
+            .option("kafka.bootstrap.servers", self.bootstrap)
+            .option("subscribe", self.source)
+            .load()
+            .select(value.alias("value"), "partition")
+        )
+        return _said(lambda: self._save(rows, sink, f"job-{sink}"))
+
+    def _save(self, rows: DataFrame, sink: str, job: str) -> None:
+        rows.write.format("tidelog").option("kafka.bootstrap.servers", self.bootstrap).option(
+            "topic", sink
+        ).option("tidelog.job.id", job).mode("append").save()
+
+    def _seen(self, sink: str) -> list[int]:
+        """How many rows readers of committed records find, and how many different ones."""
+        values = self.place.values(subscribe=sink, kafka_isolation_level="read_committed")
+        return [len(values), len(set(values))]
+
+    def _plan(self, name: str, sink: str) -> bool:
+        """Whether the sink's marker says which plan of Spark it is about."""
+        query = query_id(str(self.folder / f"checkpoint-{name}"))
+        client = self.place.client
+        marker = sink_marker(client.run(stable_offset(client.view, query, (sink, Partition(0)))))
+        return marker is not None and marker.last is not None and marker.last.plan is not None
+
+    def _let_go(self, sink: str) -> None:
+        """No open transaction holds readers back. Tasks that were told to end may still be about to
+        abort theirs."""
+        until(
+            lambda: not any(self._is_open(sink, number) for number in (0, 1)),
+            "transactions of tasks that failed are aborted",
+            _PATIENCE_S,
+        )
+
+    def _is_open(self, sink: str, number: int) -> bool:
+        stable, end = (end_of(self.bootstrap, sink, which, number) for which in (1, 0))
+        return stable < end
+
+
+def _said(run: Callable[[], Any]) -> str:
+    """The last line of the error that ends it, or nothing."""
+    try:
+        run()
+    except PySparkException as error:
+        return _last(str(error).splitlines())
+    return ""
+
+
+def _last(lines: list[str]) -> str:
+    told: Iterator[str] = (one.strip() for one in lines if "Error: " in one or "error" in one)
+    return next(told, lines[0] if lines else "an error without a text")
+
+
+def main(asked: dict[str, Any]) -> None:
+    spark = session(f"local[2,{ATTEMPTS}]", app="failures", conf=_CONF)
+    program = Program(spark, asked)
+    troubles = {
+        "udf": _raises,
+        "innocent": _fails_beside_another,
+        "sql": _raises_in_sql,
+        "retried": _raises_once,
+        "worker": _dies_once,
+    }
+    found = {name: program.stream(name, trouble) for name, trouble in troubles.items()}
+    found["stopped"] = program.stopped()
+    found["job"] = program.batch()
+    found["foreach batch"] = program.foreach_batch()
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,171 @@
+"""Kept ports: refused to others, free for the broker, the same again when it comes back."""
+
+import errno
+import os
+import socket
+import subprocess
+
+import pytest
+
+from harness.processes.other_user import as_other_user, needs_root
+from tidelog.kernel.failures import CannotStartError
+from tidelog.tools.supervisor import proc
+from tidelog.tools.supervisor.ports import HOST, PortKeeper, bootstrap
+
+
+def listening(port: int) -> socket.socket:
+    """As a broker does it."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener.bind((HOST, port))
+    listener.listen()
+    return listener
+
+
+def taken(port: int, host: str, *options: int) -> str:
+    """What another program gets that tries to listen there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as other:
+        for option in options:
+            other.setsockopt(socket.SOL_SOCKET, option, 1)
+        try:
+            other.bind((host, port))
+            other.listen()
+        except OSError as error:
+            return errno.errorcode[error.errno or 0]
+    return "taken"
+
+
+def broken_off(port: int) -> None:
+    """A broker that served a client has ended first: its side of the connection lingers."""
+    with listening(port) as broker, socket.create_connection((HOST, port)) as client:
+        broker.accept()[0].close()
+        assert client.recv(1) == b""
+
+
+@pytest.fixture
+def keeper() -> PortKeeper:
+    return PortKeeper()
+
+
+def test_a_kept_port_refuses_clients_until_a_broker_listens(keeper: PortKeeper) -> None:
+    port = keeper.keep(0)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((HOST, port))
+    with listening(port):
+        socket.create_connection((HOST, port)).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((HOST, port))
+    listening(port).close()
+    keeper.close()
+
+
+def test_a_port_that_someone_uses_is_refused_and_its_user_named(keeper: PortKeeper) -> None:
+    with listening(0) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(CannotStartError) as raised:
+            keeper.keep(port)
+    assert f"port {port} is in use by" in str(raised.value)
+    assert f"(pid {os.getpid()})" in str(raised.value)
+    assert "--base-port" in str(raised.value)
+
+
+def test_a_port_that_another_cluster_only_keeps_is_refused_too(keeper: PortKeeper) -> None:
+    other = PortKeeper()
+    port = other.keep(0)
+    with pytest.raises(CannotStartError, match=f"port {port} is in use"):
+        keeper.keep(port)
+    other.close()
+    assert keeper.keep(port) == port
+    keeper.close()
+
+
+@pytest.mark.parametrize("host", [HOST, "0.0.0.0", "::"])  # noqa: S104 -- as others may try
+@pytest.mark.parametrize("option", [socket.SO_REUSEADDR, socket.SO_KEEPALIVE])
+def test_no_other_program_listens_on_a_kept_port_also_after_a_broker_did(
+    keeper: PortKeeper, host: str, option: int
+) -> None:
+    port = keeper.keep(0)
+    assert taken(port, host, option) == "EADDRINUSE"
+    broken_off(port)
+    assert taken(port, host, option) == "EADDRINUSE"
+    with listening(port):
+        assert taken(port, host, option) == "EADDRINUSE"
+    keeper.close()
+
+
+@needs_root
+@pytest.mark.parametrize("host", [HOST, "0.0.0.0", "::"])  # noqa: S104 -- as others may try
+def test_no_other_user_listens_on_a_kept_port_whatever_the_options(
+    keeper: PortKeeper, host: str
+) -> None:
+    port = keeper.keep(0)
+    options = (socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+    assert as_other_user(lambda: taken(port, host, *options)) == "'EADDRINUSE'"
+    broken_off(port)
+    assert as_other_user(lambda: taken(port, host, *options)) == "'EADDRINUSE'"
+    keeper.close()
+
+
+def test_a_port_on_which_a_broker_of_another_cluster_listens_is_refused(
+    keeper: PortKeeper,
+) -> None:
+    other = PortKeeper()
+    port = other.keep(0)
+    with listening(port), pytest.raises(CannotStartError, match=f"port {port} is in use"):
+        keeper.keep(port)
+    other.close()
+
+
+def test_a_port_whose_connections_linger_is_kept_again_at_once(keeper: PortKeeper) -> None:
+    port = keeper.keep(0)
+    for _ in range(3):
+        broken_off(port)
+        keeper.close()
+        assert keeper.keep(port) == port
+    broken_off(port)
+    keeper.close()
+
+
+def test_a_name_that_anybody_may_take_keeps_nobody_from_a_port(keeper: PortKeeper) -> None:
+    port = keeper.keep(0)
+    keeper.close()
+    with socket.socket(socket.AF_UNIX) as squatter:
+        squatter.bind(f"\0tidelog-port-{port}")
+        assert keeper.keep(port) == port
+    keeper.close()
+
+
+def test_a_preferred_port_is_taken_where_it_is_free(keeper: PortKeeper) -> None:
+    other = PortKeeper()
+    port = other.keep(0)
+    assert keeper.keep(0, preferred=port) != port
+    other.close()
+    keeper.close()
+    assert keeper.keep(0, preferred=port) == port
+    keeper.close()
+
+
+def test_free_ports_differ(keeper: PortKeeper) -> None:
+    ports = [keeper.keep(0) for _ in range(10)]
+    assert len(set(ports)) == 10
+    keeper.close()
+
+
+def test_clients_are_given_addresses() -> None:
+    assert bootstrap([9092, 9093]) == "127.0.0.1:9092,127.0.0.1:9093"
+
+
+def test_the_kernel_is_asked_who_lives() -> None:
+    assert not proc.is_gone(os.getpid())
+    assert not proc.is_stopped(os.getpid())
+    assert proc.memory_of(os.getpid()).pss_bytes > 0
+    assert proc.age_ns(os.getpid()) > 0
+    with subprocess.Popen(["true"]) as other:
+        pid = other.pid
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert proc.is_gone(pid)  # dead, and not yet reaped
+    assert proc.is_gone(pid)
+    assert proc.memory_of(pid).pss_bytes == 0
+    assert proc.age_ns(pid) == 0
