@@ -18,6 +18,7 @@ from tidelog.spark.datasource import BatchReader, FilteredReader, StreamReader, 
 from tidelog.spark.options import OptionError
 from tidelog.spark.rows import RowError
 from tidelog.spark.sink_commit import Sink
+from tidelog.spark.sink_permits import NEVER_REPLACED
 
 pytestmark = pytest.mark.slow
 
@@ -172,3 +173,41 @@ def test_a_query_of_which_no_task_has_succeeded_lets_go_what_its_tasks_left_open
     writer = source.streamWriter(StructType().add("value", "binary"), overwrite=False)
     copied(writer).abort([None, None], 0)
     stand.holds()
+
+
+def sink_of(stand: Stand, cluster: Cluster, **given: str) -> TidelogDataSource:
+    """The format that writes to a stand's topic, with other options than the stand has."""
+    found = source_of(cluster, tidelog_delivery="exactly-once", **given)
+    found.options["topic"] = stand.topic
+    return found
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_a_writer_takes_the_permit_of_its_job_along_until_the_job_is_given_up(
+    cluster: Cluster, tmp_path: Path, *, is_stream: bool
+) -> None:
+    (tmp_path / "metadata").write_text(f'{{"id":"a-query-{is_stream}"}}')
+    stand = Stand(Place(cluster.bootstrap))
+    given = {"checkpointLocation": str(tmp_path)} if is_stream else {"tidelog_job_id": stand.topic}
+    source, rows = sink_of(stand, cluster, **given), StructType().add("value", "binary")
+
+    def planned() -> Any:
+        made = source.streamWriter if is_stream else source.writer
+        return copied(made(rows, overwrite=False))
+
+    first, second = planned(), planned()
+    assert first._driver.permit == second._driver.permit == NEVER_REPLACED
+    second.abort([None, None], *([0] if is_stream else []))
+    assert first._driver.permit == NEVER_REPLACED
+    third = planned()
+    assert third._driver.permit not in {None, NEVER_REPLACED}
+    assert copied(third)._driver.permit == third._driver.permit
+
+
+def test_a_driver_that_cannot_learn_the_sink_s_name_gives_its_tasks_no_permit(
+    cluster: Cluster,
+) -> None:
+    stand = Stand(Place(cluster.bootstrap))
+    source = sink_of(stand, cluster, checkpointLocation="s3a://a-bucket/checkpoint")
+    writer = source.streamWriter(StructType().add("value", "binary"), overwrite=False)
+    assert copied(writer)._driver.permit is None

@@ -22,6 +22,9 @@ PLANTS: Mapping[Plant, Sequence[str]] = {
     plants.ignore_a_refused_end: ("naps", "cuts", "expires"),
     plants.drivers_do_not_fence_each_other: ("beside", "clocks"),
     plants.believe_what_tasks_found: ("beside", "clocks", "naps"),
+    plants.begin_without_a_permit: ("late", "cuts"),
+    plants.check_the_permit_only_at_first: ("late", "cuts", "naps"),
+    plants.let_go_before_the_permit_is_replaced: ("late", "cuts", "naps"),
 }
 """Each with the events of the histories that look for it."""
 

@@ -6,7 +6,7 @@ connections. Each process finds its own by the options.
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tidelog.clients.producer.sender import Identity
 from tidelog.kernel.limits import MIB
 from tidelog.spark.checkpoints import plan_digest, query_id
 from tidelog.spark.columns import Column
@@ -241,7 +242,7 @@ class Done(WriterCommitMessage):
     written: Written
 
 
-def _task(batch: int) -> TaskInfo:
+def _task(batch: int, permit: Identity | None) -> TaskInfo:
     """Of the running task; the micro-batch is told by no argument. `batch`: where Spark names none,
     also in a batch write that is not part of foreachBatch."""
     context = TaskContext.get()
@@ -250,7 +251,7 @@ def _task(batch: int) -> TaskInfo:
     named = context.getLocalProperty("streaming.sql.batchId")
     query = context.getLocalProperty("sql.streaming.queryId") or ""
     number = batch if named is None else int(named)
-    return TaskInfo(query, number, context.partitionId(), context.attemptNumber())
+    return TaskInfo(query, number, context.partitionId(), context.attemptNumber(), permit)
 
 
 def _write(
@@ -300,10 +301,19 @@ class _Driver:
 
     options: SinkOptions
     reached: Reached
+    permit: Identity | None = None
+    """Of the tasks of a job that is planned; None if the driver does not know the sink's name."""
+
+    def planned(self) -> "_Driver":
+        """What goes to the tasks of a job that Spark is planning."""
+        sink = self._known_sink()
+        if sink is None or self.permit is not None:
+            return self
+        return replace(self, permit=self._committer(sink).permit())
 
     def write(self, iterator: Iterator[Any], batch: int) -> Done:
         """In a task. `batch`: see `_task`."""
-        task = _task(batch)
+        task = _task(batch, self.permit)
         if task.batch < 0 and self.options.delivery != AT_LEAST_ONCE:
             raise SinkError("Spark does not say which micro-batch this is")
         written = _write(self.options, self.reached, task, iterator)
@@ -335,23 +345,38 @@ class _Driver:
         committer.write_whole(batch, _unpacked(whole), len(whole))
 
     def abort(self, messages: Sequence[Done | None]) -> None:
-        if self.options.delivery != EXACTLY_ONCE:
-            return
         queries = (one.query for one in messages if one is not None)
-        query = next(queries, "") or query_id(self.options.checkpoint)
-        if self.options.job_id or self.options.sink_id or query:
-            self._committer(Sink.of(self.options, query)).let_go(len(messages))
+        sink = self._known_sink(next(queries, ""))
+        if sink is not None:
+            self._committer(sink).give_up(len(messages))
+
+    def _known_sink(self, query: str = "") -> Sink | None:
+        """The exactly-once sink, if an option names it, or the query has told its id, or it can be
+        read in the checkpoint."""
+        if self.options.delivery != EXACTLY_ONCE:
+            return None
+        query = query or query_id(self.options.checkpoint)
+        is_known = self.options.job_id or self.options.sink_id or query
+        return Sink.of(self.options, query) if is_known else None
 
     def _committer(self, sink: Sink) -> Committer:
         client = client_of(self.options.connection)
         return Committer(client, self.options, sink, reached=self.reached)
 
 
-class BatchWriter(Sent, DataSourceArrowWriter):
-    """Writes a data frame: as micro-batch 0 of a job, or in foreachBatch as the one that it is."""
+class _Planned(Sent):
+    """A writer, which Spark pickles when it plans a job."""
 
     def __init__(self, options: SinkOptions, reached: Reached) -> None:
         self._driver = _Driver(options, reached)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._driver = self._driver.planned()  # Spark pickles it twice
+        return self.__dict__
+
+
+class BatchWriter(_Planned, DataSourceArrowWriter):
+    """Writes a data frame: as micro-batch 0 of a job, or in foreachBatch as the one that it is."""
 
     def write(self, iterator: Iterator[Any]) -> Done:
         return self._driver.write(iterator, 0)
@@ -363,11 +388,8 @@ class BatchWriter(Sent, DataSourceArrowWriter):
         self._driver.abort(messages)
 
 
-class StreamWriter(Sent, DataSourceStreamArrowWriter):
+class StreamWriter(_Planned, DataSourceStreamArrowWriter):
     """Writes micro-batches."""
-
-    def __init__(self, options: SinkOptions, reached: Reached) -> None:
-        self._driver = _Driver(options, reached)
 
     def write(self, iterator: Iterator[Any]) -> Done:
         return self._driver.write(iterator, -1)

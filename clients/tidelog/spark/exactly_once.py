@@ -20,8 +20,9 @@ from typing import Any, Final
 from tidelog.clients.admin.group_offsets import stable_offset
 from tidelog.clients.asking import Plan
 from tidelog.clients.client import Client
-from tidelog.clients.failures import ClientError, TransactionError
+from tidelog.clients.failures import ClientError, TransactionError, UnsupportedError
 from tidelog.clients.producer.life import Phase
+from tidelog.clients.producer.sender import Identity
 from tidelog.clients.producer.transaction import Membership, ends_take_epochs
 from tidelog.clients.producer.transactional import TransactionalProducer
 from tidelog.kernel.instant import s
@@ -31,9 +32,12 @@ from tidelog.spark.rows import gathered, written_columns
 from tidelog.spark.sink_commit import (
     TAKEN_OVER,
     Finish,
+    Found,
     Sink,
     finish,
+    give_up,
     let_go,
+    permit_now,
     read_markers,
     take_over_parts,
     too_late,
@@ -42,6 +46,7 @@ from tidelog.spark.sink_decisions import (
     Batch,
     Rules,
     check_no_part_written,
+    check_permit,
     check_same,
     part_is_written,
     parts_known,
@@ -55,6 +60,7 @@ from tidelog.spark.sink_markers import (
     sink_marker,
     sink_metadata,
 )
+from tidelog.spark.sink_permits import read_permit
 from tidelog.spark.tasks import (
     Kept,
     Open,
@@ -101,10 +107,13 @@ class Writer(_Side):
     def write(self, task: TaskInfo, batches: Iterable[Any]) -> Written:
         """Read `batches` to their end, in any case; what the driver needs to know."""
         name = self._sink.part(task.partition)
+        self._reached(Point.BEGIN, task.batch, task.partition)
+        self._check_permit(task)
         began_ms = _now_ms()
         producer = TransactionalProducer(self._client, producer_settings(self._options, name))
         open_topic(self._client, producer, self._sink.marker[0])
-        part, sink = self._markers(task)
+        part, sink, permit = self._markers(task)
+        check_permit(self._rules, task, permit)
         if part_is_written(self._rules, task, part, sink):
             total = _drained(batches, self._options)
             return Written(
@@ -118,10 +127,16 @@ class Writer(_Side):
             self._check_time(error, began_ms)
             raise
 
-    def _markers(self, task: TaskInfo) -> tuple[PartMarker | None, SinkMarker | None]:
+    def _check_permit(self, task: TaskInfo) -> None:
+        """A task that comes too late would be refused after it has taken its part's id over, too.
+        But by then it would have taken the id from the run of the query that has followed."""
+        client = self._client
+        check_permit(self._rules, task, client.run(permit_now(client.view, self._sink, task)))
+
+    def _markers(self, task: TaskInfo) -> Found:
         client, sink = self._client, self._sink
         try:
-            return client.run(read_markers(client.view, sink, task.partition))
+            return client.run(read_markers(client.view, sink, task))
         except Rejected as error:
             if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 raise
@@ -188,6 +203,23 @@ class Committer(_Side):
         except (SinkError, ClientError, Rejected):
             self.let_go(len(messages))
             raise
+
+    def permit(self) -> Identity | None:
+        """What tasks need in order to begin, for a job that is about to be planned; None if the
+        brokers are too old to tell."""
+        try:
+            return self._client.run(read_permit(self._client.view, self._sink.permit))
+        except UnsupportedError:
+            return None
+
+    def give_up(self, parts: int) -> None:
+        """After the job has failed: end what its tasks left open, also those that begin later. What
+        cannot be ended now is when its time is up."""
+        try:
+            self._client.run(give_up(self._client.view, self._sink, parts), _ABORT_NS)
+        except (ClientError, Rejected):
+            self.let_go(parts)
+        self._reached(Point.GIVEN_UP, -1, -1)
 
     def let_go(self, parts: int) -> None:
         """Abort what tasks left open; what cannot be aborted now is when its time is up."""

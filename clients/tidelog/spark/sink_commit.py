@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.clients.admin.group_offsets import CommittedOffset, stable_offset
 from tidelog.clients.asking import Pause, Plan
@@ -40,7 +40,8 @@ from tidelog.spark.sink_markers import (
     sink_marker,
     sink_metadata,
 )
-from tidelog.spark.tasks import Point, Reached, SinkError, Written
+from tidelog.spark.sink_permits import NEVER_REPLACED, read_permit, replace_permit
+from tidelog.spark.tasks import Point, Reached, SinkError, TaskInfo, Written
 from tidelog.wire.errors import ErrorCode, Rejected
 
 _UNSTABLE_TRIES: Final = 4
@@ -85,6 +86,11 @@ class Sink(NamedTuple):
         """The group, and the transactional id, of one task; never another sink's name."""
         return f"{self.name}/{number}"
 
+    @property
+    def permit(self) -> str:
+        """The transactional id whose epoch is the permit of the sink's tasks."""
+        return f"{self.name}/permit"
+
 
 @dataclass(frozen=True, slots=True)
 class Finish:
@@ -104,22 +110,32 @@ class Finish:
         self.reached(point, self.batch.number, -1)
 
 
-def read_markers(
-    view: ClusterView, sink: Sink, part: int
-) -> Plan[tuple[PartMarker | None, SinkMarker | None]]:
-    """Of a part whose transactional id was just taken over, and of its sink, in one go. Rejected
-    with UNSTABLE_OFFSET_COMMIT if another attempt has taken it over since, and is writing."""
-    mine, whole = results(
-        (
-            yield from together(
-                [
-                    stable_offset(view, sink.part(part), sink.marker, tries=_OWN_TRIES),
-                    _settled(view, sink, sink.name),
-                ]
-            )
-        )
-    )
-    return part_marker(mine), sink_marker(whole)
+class Found(NamedTuple):
+    """What a task reads about its part after it has taken the part's transactional id over."""
+
+    part: PartMarker | None
+    sink: SinkMarker | None
+    permit: Identity
+
+
+def read_markers(view: ClusterView, sink: Sink, task: TaskInfo) -> Plan[Found]:
+    """The markers of the part and of its sink, and the sink's permit, in one go. Rejected with
+    UNSTABLE_OFFSET_COMMIT if another attempt has taken the part over since, and is writing."""
+    name = sink.part(task.partition)
+    plans: list[Plan[Any]] = [
+        stable_offset(view, name, sink.marker, tries=_OWN_TRIES),
+        _settled(view, sink, sink.name),
+        permit_now(view, sink, task),
+    ]
+    mine, whole, permit = results((yield from together(plans)))
+    return Found(part_marker(mine), sink_marker(whole), permit)
+
+
+def permit_now(view: ClusterView, sink: Sink, task: TaskInfo) -> Plan[Identity]:
+    """The sink's permit, which is not read if the task was given none to compare it with."""
+    if task.permit is None:
+        return NEVER_REPLACED
+    return (yield from read_permit(view, sink.permit))
 
 
 def take_over_parts(
@@ -195,6 +211,13 @@ def _complete(
         batch.number + 1, batch.query, parts, decision.rows, renewed_ms=renewed_ms
     )
     yield from _commit_markers(view, work, me, {**unused, work.sink.name: _said(complete)})
+
+
+def give_up(view: ClusterView, sink: Sink, parts: int) -> Plan[list[Identity | Failure]]:
+    """After a job has failed: keep those of its tasks that have not begun from beginning, then
+    abort what the others left open. `sink_permits.py` says why in this order."""
+    yield from replace_permit(view, sink.permit)
+    return (yield from let_go(view, [sink.part(number) for number in range(parts)]))
 
 
 def let_go(view: ClusterView, names: Sequence[str]) -> Plan[list[Identity | Failure]]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tidelog.clients.producer.sender import Identity
 from tidelog.spark.sink_markers import PartMarker, Rows, SinkMarker
 from tidelog.spark.tasks import SinkError, TaskInfo, Total, Written
 
@@ -61,6 +62,17 @@ class Decision:
     disputed: Sequence[Written] = ()
     """Open parts of which it must be confirmed, before anything is committed, that no other driver
     can commit them."""
+
+
+def check_permit(rules: Rules, task: TaskInfo, now: Identity) -> None:
+    """Refuse a task that begins after the driver of its job has given the job up."""
+    if task.permit in {None, now}:
+        return
+    raise SinkError(
+        f"{rules.name}: the driver gave micro-batch {task.batch} up before task {task.partition} "
+        "began, or another query that has this name gave up one of its own: if the query does not "
+        f"end by another error, let one query alone have this {rules.option}, and start it again"
+    )
 
 
 def part_is_written(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from tidelog.clients.producer.sender import Identity
 from tidelog.clients.producer.transactional import OpenTransaction
 
 
@@ -20,6 +21,8 @@ class TaskInfo:
     batch: int
     partition: int
     attempt: int = 0
+    permit: Identity | None = None
+    """The sink's permit when Spark planned the job; None if the driver could not learn it."""
 
 
 class Total(NamedTuple):
@@ -69,8 +72,10 @@ class Written:
 
 
 class Point(Enum):
-    """Steps of an exactly-once write, told as they are reached: tests die there."""
+    """Steps of an exactly-once write, told as they are reached: tests die or wait there."""
 
+    BEGIN = "begin"
+    """The task has asked the cluster for nothing yet."""
     BEFORE = "before"
     """The task has written all rows, but not the marker."""
     MID = "mid"
@@ -88,10 +93,13 @@ class Point(Enum):
     """All transactions are ended; the sink's marker does not say so."""
     COMPLETE = "complete"
     """The sink's marker says that the micro-batch is complete; Spark does not know."""
+    GIVEN_UP = "given up"
+    """The job has failed, and the driver has aborted what its tasks left open."""
 
 
 Reached = Callable[[Point, int, int], None]
-"""Called with the point, the micro-batch and the partition of the task, or -1 on the driver."""
+"""Called with the point, the micro-batch and the partition of the task, or -1 on the driver. The
+driver that has given up says -1 for the micro-batch, too: a batch write does not tell it."""
 
 
 def go_on(_point: Point, _batch: int, _partition: int) -> None:

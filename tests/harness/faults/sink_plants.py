@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from harness.simulation import sink as simulated_sink
 from harness.simulation.sink_histories import SinkHistory
 from tidelog.clients.admin import group_offsets
 from tidelog.clients.asking import Plan
 from tidelog.clients.producer.sender import Identity
-from tidelog.spark import sink_commit, sink_decisions
+from tidelog.spark import sink_commit, sink_decisions, sink_permits
+from tidelog.spark.tasks import TaskInfo
 
 Patch = pytest.MonkeyPatch
 
@@ -63,3 +65,31 @@ def believe_what_tasks_found(patch: Patch) -> None:
     """A driver that changes the number of tasks does not ask whether its parts were taken over
     since its tasks found nothing written there."""
     patch.setattr(sink_decisions, "_disputed", lambda *_: ())
+
+
+def begin_without_a_permit(patch: Patch) -> None:
+    """A task does not ask whether the driver has given its job up."""
+    patch.setattr(simulated_sink, "check_permit", lambda *_: None)
+
+
+def check_the_permit_only_at_first(patch: Patch) -> None:
+    """The driver may give up after that, and before the task has taken its part's id over."""
+    read = sink_commit.read_markers
+
+    def reads(view: Any, sink: Any, task: TaskInfo) -> Plan[sink_commit.Found]:
+        found = yield from read(view, sink, task)
+        return found._replace(permit=task.permit or found.permit)
+
+    patch.setattr(simulated_sink, "read_markers", reads)
+
+
+def let_go_before_the_permit_is_replaced(patch: Patch) -> None:
+    """A task may take its part's id over between the two, with a permit that is still good."""
+
+    def gives_up(view: Any, sink: sink_commit.Sink, parts: int) -> Plan[list[Any]]:
+        names = [sink.part(number) for number in range(parts)]
+        outcomes = yield from sink_commit.let_go(view, names)
+        yield from sink_permits.replace_permit(view, sink.permit)
+        return outcomes
+
+    patch.setattr(simulated_sink, "give_up", gives_up)

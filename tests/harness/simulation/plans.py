@@ -112,6 +112,8 @@ class PlanRunner(Living):
 
         for number, call in enumerate(calls):
             self._ask(call, partial(heard, number))
+        if not calls:
+            self.cluster.timeline.after(0, lambda: come([]))
 
     def _ask(self, call: Call, heard: Callable[[Outcome], None]) -> None:
         timeline = self.cluster.timeline

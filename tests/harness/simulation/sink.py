@@ -30,9 +30,10 @@ from tidelog.clients.producer.transactional import OpenTransaction
 from tidelog.clients.retry import BACKOFF
 from tidelog.kernel.ids import Partition, TopicPartition
 from tidelog.kernel.instant import ms
-from tidelog.spark.sink_commit import Finish, Sink, finish, let_go, read_markers
-from tidelog.spark.sink_decisions import Batch, Rules, part_is_written
+from tidelog.spark.sink_commit import Finish, Sink, finish, give_up, permit_now, read_markers
+from tidelog.spark.sink_decisions import Batch, Rules, check_permit, part_is_written
 from tidelog.spark.sink_markers import part_metadata
+from tidelog.spark.sink_permits import read_permit
 from tidelog.spark.tasks import Kept, Open, SinkError, TaskInfo, Total, Written, go_on
 from tidelog.wire.errors import RETRIABLE, ErrorCode, Rejected
 from tidelog.wire.messages import k00_produce as k00
@@ -48,6 +49,8 @@ SINK: Final = Sink("s", (TOPIC, Partition(0)))
 LONG_MS: Final = 60_000
 ATTEMPT_MS: Final = 8_000
 """After which Spark gives an attempt up."""
+LATE_START_MS: Final = 30_000
+"""How late an attempt begins at most."""
 HOST_SPEED: Final = 10_000
 """How much faster the clocks of hosts run than simulated time: some markers of unused parts are
 then old enough to be committed again."""
@@ -140,22 +143,31 @@ class Attempt(PlanRunner):
         self.task = task
         self.rows = rows
         """As far as they came: its input may have ended early."""
+        self.begins_after_ms = 0.0
+        """How long its host is busy with other things at first."""
+        self.on_over: Callable[[], None] = lambda: None
         self.said: Written | None = None
         self.error: Exception | None = None
 
     def lives(self) -> Life:
+        if self.begins_after_ms:
+            yield "wait", self.begins_after_ms
         try:
             self.said = yield from self._attempt()
         except TROUBLES as error:
             self.error = error
+        self.on_over()
 
     def _attempt(self) -> Life:
         terms, task = self.terms, self.task
         name = SINK.part(task.partition)
         began_ms = self.clock.now_ms()
         yield from self.runs(refresh(self.view, [TOPIC]))
+        permit = yield from self.runs(permit_now(self.view, SINK, task))
+        check_permit(terms.rules, task, permit)
         me = yield from self.runs(init_producer_id(self.view, name, timeout_ms=terms.timeout_ms))
-        part, sink = yield from self.runs(read_markers(self.view, SINK, task.partition))
+        part, sink, permit = yield from self.runs(read_markers(self.view, SINK, task))
+        check_permit(terms.rules, task, permit)
         total = total_of(self.rows)
         if part_is_written(terms.rules, task, part, sink):
             is_its = part is not None and part.offset == task.batch + 1
@@ -204,6 +216,12 @@ class Driver(PlanRunner):
         """Of so many attempts the input ends early."""
         self.dozes = 0.0
         """How likely it stands still for seconds before it changes something in the cluster."""
+        self.late = 0.0
+        """How likely an attempt begins seconds after Spark has told its host to."""
+        self.has_let_go = False
+        """Its job has failed, and all that was open then was aborted."""
+        self.on_let_go: Callable[[], None] = lambda: None
+        """Called then, and at the end of each attempt that comes to its end later."""
         self.on_doze: Callable[[], None] = lambda: None
         """Called when it is about to do so."""
         self.error: Exception | None = None
@@ -222,12 +240,17 @@ class Driver(PlanRunner):
         digest = f"{self.rng.getrandbits(64):x}"
         planned = self.checkpoint.plan(self.rng.randint(1, 6), digest)
         number = self.checkpoint.number
+        permit = yield from self.runs(read_permit(self.view, SINK.permit))
         try:
-            messages = yield from self._all_tasks(number, planned)
+            yield from self._job(number, planned, permit)
         except TROUBLES:
-            names = [SINK.part(one) for one in range(self.tasks)]
-            yield from self.runs(let_go(self.view, names))
+            yield from self._give_up()
             raise
+        self.claimed += range(planned.start, planned.end)
+        self.checkpoint.done.add(number)
+
+    def _job(self, number: int, planned: Planned, permit: Identity) -> Life:
+        messages = yield from self._all_tasks(number, planned, permit)
         terms = self.terms
         work = Finish(
             SINK,
@@ -239,8 +262,19 @@ class Driver(PlanRunner):
             reached=go_on,
         )
         yield from self.runs(finish(self.view, work, messages))
-        self.claimed += range(planned.start, planned.end)
-        self.checkpoint.done.add(number)
+
+    def _give_up(self) -> Life:
+        """What can be done of it."""
+        try:
+            outcomes = yield from self.runs(give_up(self.view, SINK, self.tasks))
+        except TROUBLES:
+            return
+        self.has_let_go = all(isinstance(one, Identity) for one in outcomes)
+        self._tell_if_let_go()
+
+    def _tell_if_let_go(self) -> None:
+        if self.has_let_go:
+            self.on_let_go()
 
     def _grant(self, wish: Wish, come: Callable[[Any], None]) -> None:
         kind, what = wish
@@ -252,27 +286,28 @@ class Driver(PlanRunner):
         wakes = partial(super()._grant, wish, come)
         self.cluster.timeline.after(self.rng.uniform(500, 6_000), wakes)
 
-    def _all_tasks(self, number: int, planned: Planned) -> Life:
+    def _all_tasks(self, number: int, planned: Planned, permit: Identity) -> Life:
         """One attempt after the other where one fails; now and then one beside the other."""
         running: list[list[Attempt]] = []
         for task in range(self.tasks):
             rows = planned.rows_of(task, self.tasks)
             beside = 2 if self.rng.random() < self.cuts / 3 else 1
-            running.append([self._begin(number, task, rows) for _ in range(beside)])
+            info = TaskInfo(self.checkpoint.query, number, task, permit=permit)
+            running.append([self._begin(info, rows) for _ in range(beside)])
         yield from self.runs(refresh(self.view, [TOPIC]))
         messages: list[Written] = []
         for task, attempts in enumerate(running):
-            messages.append((yield from self._one_task(number, task, planned, attempts)))
+            rows = planned.rows_of(task, self.tasks)
+            messages.append((yield from self._one_task(attempts, rows)))
         return messages
 
-    def _one_task(self, number: int, task: int, planned: Planned, attempts: list[Attempt]) -> Life:
-        rows = planned.rows_of(task, self.tasks)
+    def _one_task(self, attempts: list[Attempt], rows: list[int]) -> Life:
         for _ in range(2):
             said = yield from self._message(attempts, rows)
             if said is not None:
                 return said
             # What has fed it failed; it may not know that, and live on.
-            attempts = [self._begin(number, task, rows)]
+            attempts = [self._begin(attempts[0].task, rows)]
         errors = [one.error for one in self.attempts if one.error is not None]
         raise next((one for one in errors if isinstance(one, SinkError)), ClientError("failed"))
 
@@ -284,10 +319,12 @@ class Driver(PlanRunner):
         done = (one.said for one in attempts if one.said is not None and one.rows == rows)
         return next(done, None)
 
-    def _begin(self, number: int, task: int, rows: list[int]) -> Attempt:
+    def _begin(self, task: TaskInfo, rows: list[int]) -> Attempt:
         cut = rows[: self.rng.randint(0, len(rows))] if self.rng.random() < self.cuts else rows
-        info = TaskInfo(self.checkpoint.query, number, task)
-        attempt = Attempt(self, self.terms, info, cut)
+        attempt = Attempt(self, self.terms, task, cut)
+        if self.rng.random() < self.late:
+            attempt.begins_after_ms = self.rng.uniform(0, LATE_START_MS)
+        attempt.on_over = self._tell_if_let_go
         self.attempts.append(attempt)
         attempt.live(surviving(attempt.lives()))
         return attempt

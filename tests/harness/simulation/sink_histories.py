@@ -1,7 +1,8 @@
 """One drawn life of an exactly-once sink in a simulated cluster: inputs that end early, attempts
-beside each other, drivers that die or sleep at any step while others with other numbers of tasks go
-on, hosts whose clocks differ, checkpoints that are restored; coordinators and brokers die, messages
-are lost or come twice, transactions run out of time.
+beside each other, or begin after their driver has given up, drivers that die or sleep at any step
+while others with other numbers of tasks go on, hosts whose clocks differ, checkpoints that are
+restored; coordinators and brokers die, messages are lost or come twice, transactions run out of
+time.
 
 In the end all is healed, and the query is started until it has done some more micro-batches; a user
 does what a refusal tells. Then each row of each micro-batch that Spark was told is done must be
@@ -40,6 +41,7 @@ KINDS = (
     "intruder",
     "beside",
     "clocks",
+    "late",
 )
 RUNS = 5
 RUNS_BESIDE = 10
@@ -133,6 +135,7 @@ class SinkHistory:
 
         driver.on_nap = sleeps
         driver.cuts = 0.3 if "cuts" in self.kinds else 0
+        driver.late = 0.3 if "late" in self.kinds else 0
         if "beside" not in self.kinds:
             return
         is_alone = all(one.is_over for one in self.drivers if one is not driver)
@@ -149,6 +152,7 @@ class SinkHistory:
             commits_in_tasks=self.commits_in_tasks,
         )
         driver = Driver(process, terms, checkpoint, tasks=tasks, batches=BATCHES)
+        driver.on_let_go = lambda: self._check_let_go(driver)
         self.drivers.append(driver)
         driver.live(surviving(driver.lives()))
         return driver
@@ -196,7 +200,7 @@ class SinkHistory:
         are still on their way come first: one of InitProducerId fences whoever has that id."""
         self.troubles.deaths = self.troubles.naps = self.troubles.lost = self.troubles.copies = 0
         for driver in self.drivers:
-            driver.cuts = driver.dozes = 0
+            driver.cuts = driver.dozes = driver.late = 0
         self.scene.heal()
         self._all_end()
         self.cluster.run(LATE_MS_MAX)
@@ -230,6 +234,14 @@ class SinkHistory:
     def _open(self) -> int:
         machine = self.cluster.transactor.process.machine
         return -1 if machine is None else machine.open_transactions
+
+    def _check_let_go(self, driver: Driver) -> None:
+        """Nothing that an attempt at a job has written stays open after the driver has let the job
+        go: nobody would end it before its time is up."""
+        for attempt in driver.attempts:
+            if attempt.said is not None and attempt.said.open is not None:
+                name, identity, _ = attempt.said.open.transaction
+                assert not self.scene.is_open(name, identity), f"left open: {name}"
 
     def check(self) -> None:
         seen = Counter(self._read())

@@ -7,6 +7,7 @@ from harness.simulation.clients import Asked, Clients, fetch_request
 from harness.simulation.cluster import A, B, C, SimulatedCluster
 from harness.simulation.transaction_truth import TransactionTruth
 from harness.simulation.transactional import TransactionalClient
+from tidelog.clients.producer.sender import Identity
 from tidelog.coordinator.transactions import records
 from tidelog.coordinator.transactions.states import TxnState
 from tidelog.kernel.ids import BrokerId, Partition, TopicPartition
@@ -71,12 +72,23 @@ class TransactionScene:
 
     def state(self, name: str = "tx") -> TxnState | None:
         """What the coordinator has in memory."""
+        known = self._known(name)
+        return None if known is None else known.state
+
+    def is_open(self, name: str, identity: Identity) -> bool:
+        """Whether a transaction of this producer is open, as far as the coordinator knows."""
+        known = self._known(name)
+        return known is not None and (
+            known.state is TxnState.ONGOING
+            and (known.producer_id, known.producer_epoch) == (*identity,)
+        )
+
+    def _known(self, name: str) -> records.Transaction | None:
         machine = self.cluster.transactor.process.machine
         place = None if machine is None else machine.partition(Partition(0))
         if place is None or place.shard is None:
             return None
-        known = place.shard._ids.get(name)
-        return None if known is None else known.state
+        return place.shard._ids.get(name)
 
     def read(self, key: TopicPartition) -> tuple[list[bytes], int]:
         """What a reader of committed records gets, and where it may not read on."""

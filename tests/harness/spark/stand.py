@@ -13,6 +13,7 @@ from tidelog.clients.admin.group_offsets import CommittedOffset, stable_offset
 from tidelog.clients.admin.groups import delete_group
 from tidelog.clients.client import Client
 from tidelog.clients.cluster_view import refresh
+from tidelog.clients.producer.sender import Identity
 from tidelog.clients.settings import ConnectionSettings
 from tidelog.clients.transport import Transport
 from tidelog.spark.exactly_once import Committer, Writer
@@ -38,6 +39,16 @@ class Stand:
         }
         self.sink = Sink.of(self.options(), QUERY)
         self.said: dict[int, Written] = {}
+        self.permit: Identity | None = None
+        """Of tasks that begin from now on."""
+
+    def plan_job(self) -> None:
+        """As Spark does before it starts the tasks of a micro-batch."""
+        self.permit = Committer(self.place.client, self.options(), self.sink).permit()
+
+    def give_up(self, parts: int) -> None:
+        """As the driver does after one of this number of tasks has failed."""
+        Committer(self.place.client, self.options(), self.sink).give_up(parts)
 
     def options(self, **more: str) -> SinkOptions:
         return self.place.sink_options(**{**self.given, **more})
@@ -58,7 +69,8 @@ class Stand:
             client or self.place.client, self.options(**more), self.sink, reached=reached
         )
         rows = [batch_of(values_of(batch, partition) if values is None else values)]
-        self.said[partition] = writer.write(TaskInfo(query, batch, partition), rows)
+        task = TaskInfo(query, batch, partition, permit=self.permit)
+        self.said[partition] = writer.write(task, rows)
         return self.said[partition]
 
     def finish(

@@ -12,6 +12,7 @@ from tidelog.spark.sink_decisions import (
     Rules,
     check_committed,
     check_no_part_written,
+    check_permit,
     check_same,
     decide,
     must_renew,
@@ -72,6 +73,16 @@ class TestATask:
         self, part: PartMarker | None, sink: SinkMarker | None, *, is_written: bool
     ) -> None:
         assert part_is_written(RULES, task(), part, sink) is is_written
+
+    def test_begins_with_the_present_permit_or_where_none_is_known(self) -> None:
+        check_permit(RULES, task(), Identity(1, 2))
+        check_permit(RULES, replace(task(), permit=Identity(1, 2)), Identity(1, 2))
+
+    @pytest.mark.parametrize("now", [Identity(1, 3), Identity(2, 2)])
+    def test_is_refused_once_its_permit_was_replaced(self, now: Identity) -> None:
+        late = replace(task(3), permit=Identity(1, 2))
+        with pytest.raises(SinkError, match=f"gave micro-batch {N} up before task 3 began"):
+            check_permit(RULES, late, now)
 
     def test_of_a_new_sink_is_written(self) -> None:
         assert not part_is_written(RULES, task(batch=0), None, None)
