@@ -10,7 +10,7 @@ import pytest
 
 from harness.processes.cluster import Cluster
 from harness.spark import setup as spark
-from harness.spark.failures import ROWS
+from harness.spark.failures import GATE, ROWS
 from harness.suite.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -21,9 +21,10 @@ NOTHING, ALL = [0, 0], [ROWS, ROWS]
 def run(cluster: Cluster, folder: Path) -> dict[str, Any]:
     need("java")
     asked = json.dumps({"bootstrap": cluster.bootstrap, "folder": str(folder)})
+    told = {**spark.kept_in(folder), **spark.unpacked_home(folder / "home"), GATE: str(folder)}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "harness.spark.failures", asked],
-        env={**spark.environment(), **spark.kept_in(folder)},
+        env={**spark.environment(), **told},
         cwd=folder,
         capture_output=True,
         text=True,
@@ -49,6 +50,9 @@ def test_what_is_committed_when_the_input_of_the_sink_fails(
         assert (kind, found[kind]["said"], found[kind]["failed"]) == (kind, "", ALL)
         assert (kind, found[kind]["done"]) == (kind, ALL)
     assert all(found[kind]["plan"] for kind in ("udf", "innocent", "sql", "retried", "worker"))
+    late = found["late"]
+    assert "a row that the function cannot take" in late["said"]
+    assert (late["open"], late["again"], late["done"]) == ([False, False], "", ALL)
     assert found["stopped"] == {"failed": NOTHING, "again": "", "done": ALL}
     job = found["job"]
     assert job["said"]

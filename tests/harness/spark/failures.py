@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import confluent_kafka
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSourceStreamArrowWriter
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from harness.clients.transaction_raw import end_of
 from harness.processes.cluster import until
@@ -24,8 +27,12 @@ from harness.spark.plain import Place
 from tidelog.clients.admin.group_offsets import stable_offset
 from tidelog.kernel.ids import Partition
 from tidelog.spark.checkpoints import query_id
+from tidelog.spark.datasource import Done, StreamWriter, TidelogDataSource
+from tidelog.spark.options import Mode, sink_options
+from tidelog.spark.sending import RegisteredSource
 from tidelog.spark.sessions import read_stream, session
 from tidelog.spark.sink_markers import sink_marker
+from tidelog.spark.tasks import Point
 
 ROWS = 6_000
 """In two partitions; the last one of partition 1 is where it fails."""
@@ -39,6 +46,10 @@ _CONF = {
     "spark.python.task.killTimeout": "60s",
 }
 _PATIENCE_S = 120
+_NOT_STARTED = "Python worker failed to connect back"
+"""Spark gives the Python process that plans a stream ten seconds to start, which is not enough on a
+very busy machine. Nothing has been planned then, and the query is started again."""
+_STARTS_MAX = 5
 ATTEMPTS = 2
 """Of each task, before its query fails."""
 
@@ -120,6 +131,57 @@ def _fails_beside_another(flag: str) -> Column:
     return f.udf(check, "binary")("value")
 
 
+GATE = "SPARK_FAILURES_GATE"
+"""A folder. If `armed` is there, the sink's first task waits before it begins."""
+
+
+def _gate(name: str) -> Path:
+    return Path(os.environ[GATE]) / name
+
+
+def _hold_the_first_task(point: Point, _batch: int, partition: int) -> None:
+    """Until the driver has given its job up."""
+    if point is Point.GIVEN_UP:
+        _gate("given-up").touch()
+    elif point is Point.BEGIN and partition == 0 and _gate("armed").exists():
+        _gate("waits").touch()
+        until(_gate("given-up").exists, "the driver has given up", _PATIENCE_S)
+
+
+class GatedWriter(StreamWriter):
+    """The sink's writer, which says when its first task has ended."""
+
+    def write(self, iterator: Iterator[Any]) -> Done:
+        try:
+            return super().write(iterator)
+        finally:
+            if _gate("waits").exists():
+                _gate("over").touch()
+
+
+class GatedSource(TidelogDataSource):
+    """Format `tidelog`, whose first task waits at the gate."""
+
+    def streamWriter(  # noqa: N802 -- Spark's name
+        self,
+        schema: StructType,  # noqa: ARG002 -- Spark's
+        overwrite: bool,  # noqa: ARG002, FBT001 -- Spark's
+    ) -> DataSourceStreamArrowWriter:
+        return GatedWriter(sink_options(self.options, Mode.STREAM), _hold_the_first_task)
+
+
+def _fails_before_another_begins(flag: str) -> Column:
+    """In one task, once the sink's other task is at the gate."""
+
+    def check(value: bytes) -> bytes:
+        if bytes(value[:DIGITS]) == LAST and Path(flag).exists():
+            until(_gate("waits").exists, "the other task is about to begin", _PATIENCE_S)
+            raise ValueError("a row that the function cannot take")
+        return bytes(value)
+
+    return f.udf(check, "binary")("value")
+
+
 class Program:
     """Copies of one topic, each by a query of its own."""
 
@@ -138,23 +200,38 @@ class Program:
     def stream(self, name: str, trouble: Trouble) -> dict[str, Any]:
         """A stream that fails, and then is started again."""
         flag, sink = self._flag(name), self.place.topic(partitions=2)
-        said = self._run(self._query(name, sink, trouble(str(flag))))
+        said = self._run(lambda: self._query(name, sink, trouble(str(flag))))
         found = {"said": said, "failed": self._seen(sink)}
         self._let_go(sink)
         flag.unlink(missing_ok=True)
-        again = self._run(self._query(name, sink, trouble(str(flag))))
+        again = self._run(lambda: self._query(name, sink, trouble(str(flag))))
         return {**found, "again": again, "done": self._seen(sink), "plan": self._plan(name, sink)}
+
+    def late(self) -> dict[str, Any]:
+        """A stream that fails before one of its tasks has begun, and then is started again."""
+        name, sink = "late", self.place.topic(partitions=2)
+        flag = self._flag(name)
+        self.spark.dataSource.register(GatedSource)
+        _gate("armed").touch()
+        value = _fails_before_another_begins(str(flag))
+        said = self._run(lambda: self._query(name, sink, value))
+        until(_gate("over").exists, "the task that began late has ended", _PATIENCE_S)
+        is_open = [self._is_open(sink, number) for number in (0, 1)]
+        for gone in (flag, _gate("armed")):
+            gone.unlink()
+        again = self._run(lambda: self._query(name, sink, f.col("value")))
+        self.spark.dataSource.register(RegisteredSource)
+        return {"said": said, "open": is_open, "again": again, "done": self._seen(sink)}
 
     def stopped(self) -> dict[str, Any]:
         """A stream that is stopped in the middle of its micro-batch, and then started again."""
         name, sink = "stop", self.place.topic(partitions=2)
         flag = self._flag(name)
-        query = self._query(name, sink, _stands_still(str(flag)))
-        until(flag.with_suffix(".reached").exists, "tasks are in mid-batch", _PATIENCE_S)
-        query.stop()
+        value, reached = _stands_still(str(flag)), flag.with_suffix(".reached")
+        self._in_mid_batch(lambda: self._query(name, sink, value), reached).stop()
         found = {"failed": self._seen(sink)}
         flag.unlink()
-        again = self._run(self._query(name, sink, f.col("value")))
+        again = self._run(lambda: self._query(name, sink, f.col("value")))
         return {**found, "again": again, "done": self._seen(sink)}
 
     def batch(self) -> dict[str, Any]:
@@ -180,7 +257,7 @@ class Program:
         writer = stream.writeStream.foreachBatch(write).option(
             "checkpointLocation", str(self.folder / "checkpoint-foreach")
         )
-        said = self._run(writer.trigger(availableNow=True).start())
+        said = self._run(writer.trigger(availableNow=True).start)
         return {"said": said, "batches": len(batches), "done": self._seen(sink)}
 
     # -- parts of it
@@ -213,8 +290,23 @@ class Program:
             .start()
         )
 
-    def _run(self, query: StreamingQuery) -> str:
-        return _said(query.awaitTermination)
+    def _run(self, start: Callable[[], StreamingQuery]) -> str:
+        """Start a query and wait for its end."""
+        said = ""
+        for _ in range(_STARTS_MAX):
+            said = _said(start().awaitTermination)
+            if _NOT_STARTED not in said:
+                break
+        return said
+
+    def _in_mid_batch(self, start: Callable[[], StreamingQuery], reached: Path) -> StreamingQuery:
+        """Start a query, and wait until its tasks have made that file."""
+        for _ in range(_STARTS_MAX):
+            query = start()
+            until(partial(_is_there_or_over, reached, query), "tasks are in mid-batch", _PATIENCE_S)
+            if reached.exists():
+                return query
+        raise AssertionError("Spark does not start its Python processes in time")
 
     def _write(self, sink: str, value: Column) -> str:
         rows = (
@@ -257,6 +349,10 @@ class Program:
         return stable < end
 
 
+def _is_there_or_over(path: Path, query: StreamingQuery) -> bool:
+    return path.exists() or not query.isActive
+
+
 def _said(run: Callable[[], Any]) -> str:
     """The last line of the error that ends it, or nothing."""
     try:
@@ -282,6 +378,7 @@ def main(asked: dict[str, Any]) -> None:
         "worker": _dies_once,
     }
     found = {name: program.stream(name, trouble) for name, trouble in troubles.items()}
+    found["late"] = program.late()
     found["stopped"] = program.stopped()
     found["job"] = program.batch()
     found["foreach batch"] = program.foreach_batch()
