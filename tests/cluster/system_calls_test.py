@@ -27,9 +27,9 @@ NOW_AND_THEN_A_SECOND = 10
 """There are four or five: on a busy machine the requests take their time."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Of these tests alone: the work that others left to be done in turns would be counted."""
+    """One for each test: the housekeeping of topics that other tests left would be counted."""
     with Cluster(tmp_path_factory.mktemp("traced")) as running:
         yield running
 

@@ -35,11 +35,15 @@ class ConnectionSettings:
     connect_timeout_ns: int = s(10)
     request_timeout_ns: int = s(30)
     in_flight_max: int = 5
+    idle_ns_max: int = s(540)
+    """A connection that was quiet for longer is not used again. A broker closes it a minute later,
+    and a request that was on its way then would be lost."""
 
     def __post_init__(self) -> None:
         assert self.in_flight_max >= 1
         assert self.connect_timeout_ns > 0
         assert self.request_timeout_ns > 0
+        assert self.idle_ns_max > 0
 
 
 @dataclass(frozen=True, slots=True)

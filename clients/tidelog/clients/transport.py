@@ -35,6 +35,8 @@ class _Connection:
         self.connect_by = Instant(now + settings.connect_timeout_ns)
         self.output: list[memoryview] = []
         self.refused = "no address to connect to"
+        self.used = now
+        """When it last carried a request or a part of an answer."""
 
     def deadline(self) -> Instant | None:
         return self.session.deadline() if self.connected else self.connect_by
@@ -57,10 +59,11 @@ class Transport:
     def ask(self, to: Address, ask: Ask) -> Ticket:
         ticket = Ticket(next(self._tickets))
         now = self.now()
-        connection = self._connections.get(to)
+        connection = self._usable(now, to)
         if connection is None:
             connection = self._connections[to] = _Connection(now, to, self._settings)
             self._resolve(connection)
+        connection.used = now
         if connection.session.failed is not None:
             self._outcomes.append(Lost(ticket, Cause.UNREACHABLE, connection.session.failed))
             return ticket
@@ -85,6 +88,21 @@ class Transport:
             self._hang_up(connection)
         self._connections.clear()
         self._selector.close()
+
+    def _usable(self, now: Instant, to: Address) -> _Connection | None:
+        """The connection to a broker, unless a request on it would be lost for certain.
+
+        A broker closes connections that are idle for long, and all of them when it restarts. A
+        client that asked nothing meanwhile has not noticed, and some requests may not be repeated.
+        """
+        connection = self._connections.get(to)
+        if connection is None or not connection.connected or not connection.session.idle:
+            return connection
+        if now - connection.used < self._settings.idle_ns_max and not _was_closed(connection):
+            return connection
+        self._hang_up(connection)
+        del self._connections[to]
+        return None
 
     def _wake(self, until: Instant) -> Instant:
         deadlines = (connection.deadline() for connection in self._connections.values())
@@ -179,7 +197,8 @@ class Transport:
                 if count == 0:
                     self._fail(connection, Cause.UNREACHABLE, "the connection was closed")
                     return
-                outcomes = session.received(self.now(), count)
+                connection.used = self.now()
+                outcomes = session.received(connection.used, count)
                 if session.features.epoch > self.features.epoch:
                     self.features = session.features
                 if outcomes:
@@ -208,6 +227,18 @@ class Transport:
             self._selector.unregister(connection.sock)
             connection.sock.close()
             connection.sock = None
+
+
+def _was_closed(connection: _Connection) -> bool:
+    """Whether the broker has closed the connection; nothing that it sent is taken."""
+    sock = connection.sock
+    assert sock is not None
+    try:
+        return not sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _view(piece: object) -> memoryview:

@@ -198,6 +198,43 @@ def test_a_broker_that_hangs_up_loses_its_questions_and_may_be_asked_again(
     assert transport.poll(transport.now()) == []
 
 
+def closed_after_an_answer(sock: socket.socket) -> None:
+    greet(sock)
+    answer_metadata(sock)
+
+
+def kept_open_after_an_answer(sock: socket.socket) -> None:
+    closed_after_an_answer(sock)
+    until_hung_up(sock)
+
+
+@pytest.mark.parametrize(
+    ("lives", "idle_ns_max"), [(closed_after_an_answer, s(540)), (kept_open_after_an_answer, 1)]
+)
+def test_a_question_after_an_idle_time_goes_over_a_new_connection(
+    lives: Served, idle_ns_max: int
+) -> None:
+    """Else a request that may not be repeated fails, though its broker is healthy."""
+    closed = threading.Event()
+    transport = Transport(ConnectionSettings(idle_ns_max=idle_ns_max))
+
+    def broker() -> None:
+        _serve_one(listener, lives)
+        closed.set()
+        _serve_one(listener, closed_after_an_answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.closing(transport):
+        thread = threading.Thread(target=broker, daemon=True)
+        thread.start()
+        address = Address("127.0.0.1", listener.getsockname()[1])
+        transport.ask(address, ASK)
+        assert isinstance(first(transport), Answered)
+        assert idle_ns_max == 1 or closed.wait(10)
+        transport.ask(address, ASK)
+        assert isinstance(first(transport), Answered)
+        thread.join(10)
+
+
 def test_a_broker_that_does_not_answer_is_given_up(
     transport: Transport, serve: Callable[[Served], Address]
 ) -> None:

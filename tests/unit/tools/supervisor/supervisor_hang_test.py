@@ -39,7 +39,7 @@ class Bench:
         end = self.now + duration
         while self.now < end:
             self.now = Instant(self.now + LOOK_EVERY)
-            if beats:
+            if beats and not stopped:
                 self.heard = self.now
             self.look({name: Reading(pid, stopped, self.heard, replaceable=replaceable)})
 
@@ -64,6 +64,39 @@ def test_a_broker_stopped_for_a_moment_does_not_hang() -> None:
         bench.run(ms(750), BROKER, stopped=True)
         bench.run(ms(250), BROKER)
     assert bench.changes == []
+
+
+def traced(bench: Bench, name: Name, *, heartbeat: int = 0, cpu: int = 0) -> None:
+    """For five seconds every look finds it stopped by its tracer; both grow from look to look."""
+    heard = bench.now
+    for number in range(1, 21):
+        bench.now = Instant(bench.now + LOOK_EVERY)
+        beat = Instant(heard + heartbeat * number)
+        bench.look({name: Reading(1, stopped=True, heartbeat=beat, cpu_ns=cpu * number)})
+
+
+def test_a_process_whose_tracer_stops_it_at_every_look_does_not_hang_while_it_beats() -> None:
+    for name in (BROKER, COORDINATOR):
+        bench = Bench()
+        bench.run(s(1), name)
+        traced(bench, name, heartbeat=LOOK_EVERY)
+        assert bench.changes == []
+
+
+def test_a_process_whose_tracer_stops_it_at_every_look_does_not_hang_while_it_computes() -> None:
+    bench = Bench()
+    bench.run(s(1), BROKER)
+    traced(bench, BROKER, cpu=ms(10))
+    assert bench.changes == []
+
+
+def test_a_process_that_its_debugger_holds_hangs_after_it_last_ran() -> None:
+    bench = Bench()
+    bench.run(s(1), BROKER)
+    traced(bench, BROKER, heartbeat=LOOK_EVERY)
+    bench.heard = bench.now
+    bench.run(s(2), BROKER, stopped=True)
+    assert [change for _, change in bench.changes] == [Hung(BROKER, "stopped")]
 
 
 def test_a_hung_broker_that_goes_on_has_resumed() -> None:

@@ -2,6 +2,8 @@
 
 A busy machine must not look like a hung process: where the watcher itself was late, every silence
 is counted anew from that moment; and the time a process wants to run and is not let is no silence.
+A tracer such as strace stops a process at each system call, so that every look may find it stopped
+while it serves its clients. Only a process that did nothing since the last look stays stopped.
 """
 
 from collections.abc import Mapping
@@ -52,6 +54,8 @@ class Resumed(Struct, frozen=True):
 class _Watched(Struct):
     pid: int
     stopped_since: Instant | None = None
+    seen: tuple[Instant, int] | None = None
+    """Heartbeat and time on a CPU at the last look; if either has changed, the process has run."""
     hung: bool = False
     heartbeat: Instant = Instant(0)
     silent_from: Instant = Instant(0)
@@ -105,10 +109,12 @@ class HangWatch(Struct):
     def _judge(self, now: Instant, name: Name, reading: Reading) -> list[Hung | Resumed]:
         watched = self.watched[name]
         watched.replaceable = reading.replaceable
+        seen = reading.heartbeat, reading.cpu_ns
         if not reading.stopped:
             watched.stopped_since = None
-        elif watched.stopped_since is None:
+        elif watched.stopped_since is None or seen != watched.seen:
             watched.stopped_since = now
+        watched.seen = seen
         why = self._why_hung(now, name, watched)
         if (why is not None) == watched.hung:
             return []
