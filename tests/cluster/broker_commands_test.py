@@ -1,5 +1,7 @@
 """Commands about brokers, on real ones: a cluster that grows, and one that is restarted in turn."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import pytest
 
 from harness.clients.raw_socket import RawClient
 from harness.processes.cluster import Cluster
+from tidelog.tools.supervisor.ask import Link
 from tidelog.wire.messages import k03_metadata
 
 pytestmark = pytest.mark.slow
@@ -17,6 +20,17 @@ pytestmark = pytest.mark.slow
 def two(tmp_path: Path) -> Iterator[Cluster]:
     with Cluster(tmp_path, brokers=2) as running:
         yield running
+
+
+def test_a_broker_that_was_just_killed_by_hand_can_be_started_at_once(two: Cluster) -> None:
+    link = Link.to(two.data)
+    pid = two.broker_pid(1)
+    for _ in range(20):
+        os.kill(pid, signal.SIGKILL)
+        started = link.ask("start", role="broker", id=1)["pid"]
+        assert started != pid
+        pid = started
+    link.close()
 
 
 def metadata(cluster: Cluster) -> Any:

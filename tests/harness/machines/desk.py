@@ -26,6 +26,8 @@ class ToyDesk:
     def __init__(self) -> None:
         self.plan = Plan.of(NAMES, restart=False, next_incarnation=Incarnation(1))
         self.stopped: set[Name] = set()
+        self.dying: set[Name] = set()
+        """Killed by somebody else; their ends are not noted yet."""
         self.lost: list[int] = []
         """Brokers that lost power, in order."""
         self.asked: list[str] = []
@@ -73,6 +75,9 @@ class ToyDesk:
 
     def is_stopped(self, name: Name) -> bool:
         return name in self.stopped
+
+    def is_ending(self, name: Name) -> bool:
+        return name in self.dying
 
     def status(self) -> dict[str, Any]:
         self.asked.append("status")

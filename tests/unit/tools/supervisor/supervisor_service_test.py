@@ -2,15 +2,16 @@
 
 import os
 import resource
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.machines.desk import Office
+from harness.machines.desk import BROKERS, Office
 from harness.processes.other_user import in_its_own_process
 from tidelog.kernel.instant import Instant, s
-from tidelog.tools.supervisor import service
+from tidelog.tools.supervisor import plan, service
 from tidelog.tools.supervisor.service import CONNECTIONS_MAX
 
 STATUS = b'{"do":"status"}\n'
@@ -75,6 +76,33 @@ def test_the_brokers_that_lose_power_are_counted_once_each(make: Callable[..., O
     office = make()
     assert asked(office, b'{"do":"power-loss","ids":[1,2,1]}\n') == [{"ok": True}]
     assert office.desk.lost == [1, 2]
+
+
+def test_a_broker_whose_death_is_not_noted_yet_is_started_once_it_is(
+    make: Callable[..., Office],
+) -> None:
+    office = make()
+    broker = BROKERS[1]
+    office.desk.dying.add(broker)
+    before = office.desk.plan.processes[broker].pid
+    with office.connect() as stream:
+        office.send(stream, b'{"do":"start","role":"broker","id":1}\n')
+        assert office.heard(stream) == []
+        office.desk.dying.discard(broker)
+        office.desk.take(plan.Ended(broker, -signal.SIGKILL))
+        office.answers.look()
+        (answer,) = office.heard(stream)
+    assert answer == {"ok": True, "pid": office.desk.plan.processes[broker].pid}
+    assert answer["pid"] != before
+
+
+def test_a_broker_whose_death_is_not_noted_yet_is_not_said_to_run(
+    make: Callable[..., Office],
+) -> None:
+    office = make()
+    office.desk.dying.add(BROKERS[1])
+    (answer,) = asked(office, b'{"do":"remove","role":"broker","id":1}\n')
+    assert answer["error"] == "broker 1 is ending: try again in a moment"
 
 
 def test_many_requests_in_one_piece_are_all_answered_in_order(make: Callable[..., Office]) -> None:

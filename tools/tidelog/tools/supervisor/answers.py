@@ -80,6 +80,10 @@ class Desk(Protocol):
 
     def is_stopped(self, name: Name) -> bool: ...
 
+    def is_ending(self, name: Name) -> bool:
+        """A process that was killed or is exiting, though its end has not been noted yet."""
+        ...
+
     def status(self) -> dict[str, Any]: ...
 
     def told_so_far(self) -> list[Document]:
@@ -225,6 +229,8 @@ class Answers:
         brokers = [one for one in self._desk.plan.processes if one.role is Role.BROKER]
         if name not in brokers:
             raise RefusedError("only brokers can be removed", WRONG_USAGE)
+        if process.is_alive and self._is_ending(process):
+            raise RefusedError(f"{name} is ending: try again in a moment", FAILED)
         if process.phase is not Phase.ENDED:
             raise RefusedError(
                 f"{name} runs: stop it with tidelog broker stop {name.process_id}", FAILED
@@ -275,7 +281,14 @@ class Answers:
             if name.role is not Role.BROKER and process.phase is Phase.ENDED:
                 self._desk.take(StartAsked(name))
 
+    def _is_ending(self, process: Process) -> bool:
+        return process.stop_asked or self._desk.is_ending(process.name)
+
     def _one(self, connection: Connection, what: str, process: Process) -> None:
+        if what == "start" and process.is_alive and self._is_ending(process):
+            self._power_back()
+            self._start_after_its_end(connection, process, process.pid)
+            return
         if (what == "start") == process.is_alive:
             raise RefusedError(_wrong_state(what, process), FAILED)
         match what:
@@ -300,6 +313,10 @@ class Answers:
         """Stop, where it runs, and start."""
         pid = process.pid if process.is_alive else 0
         self._desk.take(StopAsked(process.name) if process.is_alive else StartAsked(process.name))
+        self._start_after_its_end(connection, process, pid)
+
+    def _start_after_its_end(self, connection: Connection, process: Process, pid: int) -> None:
+        """Start it as soon as this life of it has ended; pid 0 where none is waited for."""
 
         def answer() -> Document | None:
             if process.phase is Phase.ENDED and process.pid == pid:

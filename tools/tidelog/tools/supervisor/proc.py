@@ -1,6 +1,7 @@
 """What the kernel says of processes: who lives, who is stopped, who holds a port."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ _STATE, _FLAGS, _USER_TICKS, _SYSTEM_TICKS, _STARTED_TICKS = (
     19,
 )  # counted from the field after the name
 _PF_EXITING = 0x4
+_PENDING = ("SigPnd:", "ShdPnd:")
+_SIGKILL_BIT = 1 << (signal.SIGKILL - 1)
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
@@ -82,7 +85,17 @@ def is_gone(pid: int) -> bool:
 def is_ending(pid: int) -> bool:
     """It is gone, or about to be: it does nothing more, though it may still hold what it had."""
     fields = _stat(pid)
-    return _is_over(fields) or bool(int(fields[_FLAGS]) & _PF_EXITING)
+    return _is_over(fields) or bool(int(fields[_FLAGS]) & _PF_EXITING) or _is_killed(pid)
+
+
+def _is_killed(pid: int) -> bool:
+    """A SIGKILL waits for it: it dies as soon as it gets a CPU."""
+    try:
+        text = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    pending = (line.split()[1] for line in text.splitlines() if line.startswith(_PENDING))
+    return any(int(mask, 16) & _SIGKILL_BIT for mask in pending)
 
 
 def _is_over(fields: list[str]) -> bool:

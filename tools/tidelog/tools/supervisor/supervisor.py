@@ -569,6 +569,9 @@ class Supervisor:
     def is_stopped(self, name: Name) -> bool:
         return name in self._living and proc.is_stopped(self._living[name].pid)
 
+    def is_ending(self, name: Name) -> bool:
+        return name in self._living and proc.is_ending(self._living[name].pid)
+
     def status(self) -> dict[str, Any]:
         state = "starting"
         if self.plan.ending:
