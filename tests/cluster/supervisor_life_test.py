@@ -182,9 +182,21 @@ def test_a_broker_is_not_added_where_its_port_is_taken_and_is_once_it_is_free(
             assert port_of(cluster, 1) == base + 1
 
 
+def test_a_start_tells_who_took_the_port_that_a_broker_had_before(tmp_path: Path) -> None:
+    with Cluster(tmp_path, program=STAND_INS) as cluster:
+        port = port_of(cluster, 0)
+        cluster.stop()
+        with socket.create_server(("127.0.0.1", port)):
+            err = cluster.done("up", "--detach").err
+        assert f"port {port}, which a broker had before, is in use by " in err
+        assert f"(pid {os.getpid()}): the broker gets port {port_of(cluster, 0)}" in err
+        assert port_of(cluster, 0) != port
+        cluster.done("down")
+
+
 def two_ports(first: socket.socket, second: socket.socket) -> int:
     """Bind two that follow each other; the lower one."""
-    for port in range(20_000, 30_000, 2):
+    for port in range(4_000, 9_000, 2):  # clusters on free ports have others
         try:
             first.bind(("127.0.0.1", port))
         except OSError:

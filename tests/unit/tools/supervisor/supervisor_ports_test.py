@@ -10,7 +10,7 @@ import pytest
 from harness.processes.other_user import as_other_user, needs_root
 from tidelog.kernel.failures import CannotStartError
 from tidelog.tools.supervisor import proc
-from tidelog.tools.supervisor.ports import HOST, PortKeeper, bootstrap
+from tidelog.tools.supervisor.ports import HOST, PortKeeper, bootstrap, ranges_of_free_ports
 
 
 def listening(port: int) -> socket.socket:
@@ -144,6 +144,74 @@ def test_a_preferred_port_is_taken_where_it_is_free(keeper: PortKeeper) -> None:
     other.close()
     keeper.close()
     assert keeper.keep(0, preferred=port) == port
+    keeper.close()
+
+
+LINUX = range(32_768, 61_000)
+
+
+@pytest.mark.parametrize(
+    ("ephemeral", "unprivileged_from", "expected"),
+    [
+        (LINUX, 1024, [(10_000, 32_768), (61_000, 65_536), (1024, 10_000)]),
+        (LINUX, 0, [(10_000, 32_768), (61_000, 65_536), (1024, 10_000)]),
+        (LINUX, 20_000, [(20_000, 32_768), (61_000, 65_536)]),
+        (range(5_000, 65_536), 1024, [(1024, 5_000)]),
+        (range(1024, 65_536), 1024, []),
+        (range(1024, 65_001), 1024, [(65_001, 65_536)]),
+        (range(0), 1024, [(10_000, 65_536), (1024, 10_000)]),
+    ],
+)
+def test_free_ports_are_looked_for_where_no_client_connection_gets_its_port(
+    ephemeral: range, unprivileged_from: int, expected: list[tuple[int, int]]
+) -> None:
+    ranges = ranges_of_free_ports(ephemeral, unprivileged_from)
+    assert [(one.start, one.stop) for one in ranges] == expected
+
+
+def test_a_free_port_is_none_that_the_kernel_gives_to_a_connection(keeper: PortKeeper) -> None:
+    ephemeral = proc.ephemeral_ports()
+    if not ranges_of_free_ports(ephemeral, proc.unprivileged_from()):
+        pytest.skip("the kernel gives every port to connections")
+    ports = {keeper.keep(0) for _ in range(20)}
+    assert len(ports) == 20
+    assert not ports & set(ephemeral)
+    keeper.close()
+
+
+def test_where_every_port_is_for_connections_or_taken_the_kernel_chooses() -> None:
+    taken = PortKeeper()
+    port = taken.keep(0)
+    for ranges in ([], [range(port, port + 1)]):
+        keeper = PortKeeper(ranges)
+        assert keeper.keep(0) != port
+        keeper.close()
+    taken.close()
+
+
+@pytest.mark.parametrize("host", ["::1", "127.0.0.2"])
+def test_a_port_on_which_another_address_of_this_machine_listens_is_not_free(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as other:
+        other.bind((host, 0))
+        other.listen()
+        port = other.getsockname()[1]
+        keeper = PortKeeper([range(port, port + 1)])
+        assert keeper.keep(0) != port
+        keeper.close()
+
+
+def test_it_is_told_that_a_client_connection_took_the_port_of_a_broker(keeper: PortKeeper) -> None:
+    port = keeper.keep(0)
+    keeper.close()
+    with socket.create_server((HOST, 0)) as server, socket.socket() as client:
+        client.bind((HOST, port))
+        client.connect(server.getsockname())
+        other = keeper.keep(0, preferred=port)
+    (sentence,) = keeper.moved
+    assert f"port {port}, which a broker had before, is in use by " in sentence
+    assert f"(pid {os.getpid()})" in sentence
+    assert f"gets port {other}" in sentence
     keeper.close()
 
 

@@ -141,37 +141,67 @@ def memory_of(pid: int) -> Memory:
     return Memory(sizes.get("Rss", 0), sizes.get("Pss", 0))
 
 
-def listener(port: int) -> str | None:
-    """Who listens on a TCP port, for people; None where the kernel shows us no process."""
-    inodes = _listening_inodes(port)
-    if not inodes:
-        return None
-    wanted = {f"socket:[{inode}]" for inode in inodes}
-    for folder in _PROC.iterdir():
-        if folder.name.isdecimal() and _holds(folder / "fd", wanted):
-            return f"{_name(folder)} (pid {folder.name})"
+def holder(port: int) -> str | None:
+    """Who listens on a TCP port, or else whose connection has it, for people; None where the kernel
+    shows us no process."""
+    rows = [row for row in _sockets() if row.port == port]
+    rows.sort(key=lambda row: not row.listens)
+    for row in rows:
+        for folder in _PROC.iterdir():
+            if folder.name.isdecimal() and _holds(folder / "fd", f"socket:[{row.inode}]"):
+                return f"{_name(folder)} (pid {folder.name})"
     return None
 
 
-def _listening_inodes(port: int) -> set[str]:
-    inodes = set()
+def listening_ports() -> set[int]:
+    """Ports on which anybody listens, on whichever address."""
+    return {row.port for row in _sockets() if row.listens}
+
+
+def ephemeral_ports() -> range:
+    """The kernel gives these to connections that ask for no port; empty where it does not say."""
+    low, high = _numbers("ip_local_port_range", (0, -1))
+    return range(low, high + 1)
+
+
+def unprivileged_from() -> int:
+    """The first port that every user may take."""
+    return _numbers("ip_unprivileged_port_start", (1024,))[0]
+
+
+def _numbers(name: str, unknown: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, (_PROC / "sys/net/ipv4" / name).read_text(encoding="ascii").split()))
+    except OSError:
+        return unknown
+
+
+@dataclass(frozen=True, slots=True)
+class _Socket:
+    port: int
+    listens: bool
+    inode: str
+
+
+def _sockets() -> list[_Socket]:
+    """Of TCP, of both families; those that linger after their end belong to nobody."""
+    found = []
     for table in ("net/tcp", "net/tcp6"):
         try:
             lines = (_PROC / table).read_text(encoding="ascii").splitlines()[1:]
         except OSError:
             continue
-        rows = (line.split() for line in lines)
-        inodes |= {
-            row[9]
-            for row in rows
-            if row[3] == _TCP_LISTEN and int(row[1].rpartition(":")[2], 16) == port
-        }
-    return inodes
+        found += [
+            _Socket(int(row[1].rpartition(":")[2], 16), row[3] == _TCP_LISTEN, row[9])
+            for row in map(str.split, lines)
+            if row[9] != "0"
+        ]
+    return found
 
 
-def _holds(folder: Path, links: set[str]) -> bool:
+def _holds(folder: Path, link: str) -> bool:
     try:
-        return any(str(entry.readlink()) in links for entry in folder.iterdir())
+        return any(str(entry.readlink()) == link for entry in folder.iterdir())
     except OSError:
         return False  # another user's process, or one that just ended
 

@@ -113,7 +113,7 @@ def start(request: Request, report: Report, began: Instant) -> int:
     signal.signal(signal.SIGTERM, _end_early)
     try:
         with contextlib.ExitStack() as undo:
-            setup = _Preparation(request, undo).prepare(began)
+            setup = _Preparation(request, report, undo).prepare(began)
             return Supervisor(setup, entries.load(), report).run()
     except (CannotStartError, SettingError) as error:
         report.failed(str(error), FAILED)
@@ -169,8 +169,9 @@ def _detached(request: Request, writer: int, began: Instant) -> int:
 class _Preparation:
     """Takes what a run needs, step by step; `undo` lets go of it in the opposite order."""
 
-    def __init__(self, request: Request, undo: contextlib.ExitStack) -> None:
+    def __init__(self, request: Request, report: Report, undo: contextlib.ExitStack) -> None:
         self._request = request
+        self._report = report
         self._undo = undo
         self._run_id = leftovers.new_run_id()
 
@@ -294,6 +295,9 @@ class _Preparation:
             broker: keeper.keep(base and base + broker, preferred=preferred.get(broker, 0))
             for broker in ids
         }
+        for sentence in keeper.moved:
+            log.warning("port_moved", reason=sentence)
+            self._report.progress(sentence)
         cluster.ports = [
             ports.get(broker, 0) for broker in range(max(len(cluster.ports), max(ids) + 1))
         ]
