@@ -210,11 +210,18 @@ class ConsumerGroup:
     def _owned_by(
         self, now: Instant, member: Member, request: ConsumerHeartbeat
     ) -> Sequence[tuple[Uuid, int]] | None:
-        """What it says that it owns, or shows by saying nothing new for long enough."""
+        """What it says that it owns, or shows by saying nothing new for long enough.
+
+        The same list in a full request is nothing new: a client sends all it knows after a lost
+        answer, also while it has yet to apply what it was told before. In another request a list
+        says that something was applied.
+        """
         until = self._unchanged_until.get(member.member_id)
-        if request.owned is None and until is not None and until <= now:
-            return tuple(pairs_of(member.assigned))
-        return request.owned
+        kept = pairs_of(member.assigned)
+        repeats = request.is_full and set(request.owned or ()) == kept
+        if until is None or not (request.owned is None or repeats):
+            return request.owned
+        return tuple(kept) if until <= now else None
 
     def _wait_for_confirmation(
         self, now: Instant, member: Member, request: ConsumerHeartbeat
@@ -228,8 +235,9 @@ class ConsumerGroup:
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._unchanged_until.pop(name, None)
         elif request.owned is not None:
-            self._unchanged_until.pop(name, None)
-            if set(request.owned) == pairs_of(member.assigned):
+            if set(request.owned) != pairs_of(member.assigned):
+                self._unchanged_until.pop(name, None)
+            elif name not in self._unchanged_until:
                 session_ms = self._of_group("session.timeout.ms")
                 wait_ms = min(session_ms, member.rebalance_timeout_ms // 2)
                 self._unchanged_until[name] = Instant(now + ms(wait_ms))

@@ -122,6 +122,44 @@ def test_a_member_whose_assignment_shrinks_to_what_it_applied_is_not_waited_for_
     assert group.group.state == "Stable"
 
 
+def test_the_same_list_sent_again_does_not_confirm_before_the_client_applied_what_it_was_told() -> (
+    None
+):
+    """It sends all again after a lost answer, and may still apply what it was told before."""
+    group = group_of(t=2)
+    first = Client(group, "a", "t")
+    first.beat()
+    group.topics.set(t=3)
+    first.beat(answer_lost=True)
+    second = Client(group, "b", "t")
+    second.beat()
+    first.beat()
+    group.wait(10)
+    first.beat(full=True)
+    assert second.beat().assigned is None, "the first may still apply three partitions"
+    group.wait(25)
+    first.beat(full=True)
+    second.beat()
+    assert (partitions(first), partitions(second)) == ([0, 1], [2])
+
+
+def test_after_a_fail_over_a_member_that_sends_all_it_knows_is_not_waited_for() -> None:
+    """The wait is not in the log; clients send all to a coordinator that they come to."""
+    group = group_of(t=2)
+    first = Client(group, "a", "t")
+    first.beat()
+    group.topics.set(t=3)
+    first.beat(answer_lost=True)
+    second = Client(group, "b", "t")
+    second.beat()
+    first.beat()
+    group.restart()
+    first.beat(full=True)
+    second.beat()
+    assert (partitions(first), partitions(second)) == ([0, 1], [2])
+    assert group.group.state == "Stable"
+
+
 def test_a_member_that_is_left_with_nothing_while_it_applies_its_assignment_is_waited_for() -> None:
     group = group_of(t=1)
     first = Client(group, "b", "t", assignor="range")
