@@ -66,13 +66,18 @@ def test_a_broker_stopped_for_a_moment_does_not_hang() -> None:
     assert bench.changes == []
 
 
-def traced(bench: Bench, name: Name, *, heartbeat: int = 0, cpu: int = 0) -> None:
-    """For five seconds every look finds it stopped by its tracer; both grow from look to look."""
+def traced(
+    bench: Bench, name: Name, *, heartbeat: int = 0, cpu: int = 0, switches: int = 0
+) -> None:
+    """For five seconds every look finds it stopped by its tracer; all grow from look to look."""
     heard = bench.now
     for number in range(1, 21):
         bench.now = Instant(bench.now + LOOK_EVERY)
         beat = Instant(heard + heartbeat * number)
-        bench.look({name: Reading(1, stopped=True, heartbeat=beat, cpu_ns=cpu * number)})
+        reading = Reading(
+            1, stopped=True, heartbeat=beat, cpu_ns=cpu * number, switches=switches * number
+        )
+        bench.look({name: reading})
 
 
 def test_a_process_whose_tracer_stops_it_at_every_look_does_not_hang_while_it_beats() -> None:
@@ -87,6 +92,14 @@ def test_a_process_whose_tracer_stops_it_at_every_look_does_not_hang_while_it_co
     bench = Bench()
     bench.run(s(1), BROKER)
     traced(bench, BROKER, cpu=ms(10))
+    assert bench.changes == []
+
+
+def test_a_process_whose_tracer_stops_it_at_every_look_does_not_hang_while_it_hardly_runs() -> None:
+    """On a very busy machine it gets less of a CPU in a second than the kernel counts."""
+    bench = Bench()
+    bench.run(s(1), BROKER)
+    traced(bench, BROKER, switches=1)
     assert bench.changes == []
 
 

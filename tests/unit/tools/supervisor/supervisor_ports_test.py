@@ -230,6 +230,8 @@ def test_the_kernel_is_asked_who_lives() -> None:
     assert not proc.is_stopped(os.getpid())
     assert proc.memory_of(os.getpid()).pss_bytes > 0
     assert proc.age_ns(os.getpid()) > 0
+    assert proc.switches(os.getpid()) > 0
+    assert not proc.is_ending(os.getpid())
     with subprocess.Popen(["true"]) as other:
         pid = other.pid
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -237,3 +239,4 @@ def test_the_kernel_is_asked_who_lives() -> None:
     assert proc.is_gone(pid)
     assert proc.memory_of(pid).pss_bytes == 0
     assert proc.age_ns(pid) == 0
+    assert proc.switches(pid) == 0

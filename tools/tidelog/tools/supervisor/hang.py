@@ -38,6 +38,8 @@ class Reading(Struct, frozen=True):
     """It runs, or would if it were given a CPU."""
     cpu_ns: int = 0
     """Time on a CPU in its whole life."""
+    switches: int = 0
+    """How often it has given up a CPU; only told of one that is stopped."""
     replaceable: bool = False
     """Another process stands by to take its place."""
 
@@ -54,8 +56,8 @@ class Resumed(Struct, frozen=True):
 class _Watched(Struct):
     pid: int
     stopped_since: Instant | None = None
-    seen: tuple[Instant, int] | None = None
-    """Heartbeat and time on a CPU at the last look; if either has changed, the process has run."""
+    seen: tuple[int, ...] = ()
+    """Heartbeat, time on a CPU and switches at the last look; if one has changed, it has run."""
     hung: bool = False
     heartbeat: Instant = Instant(0)
     silent_from: Instant = Instant(0)
@@ -109,7 +111,7 @@ class HangWatch(Struct):
     def _judge(self, now: Instant, name: Name, reading: Reading) -> list[Hung | Resumed]:
         watched = self.watched[name]
         watched.replaceable = reading.replaceable
-        seen = reading.heartbeat, reading.cpu_ns
+        seen = reading.heartbeat, reading.cpu_ns, reading.switches
         if not reading.stopped:
             watched.stopped_since = None
         elif watched.stopped_since is None or seen != watched.seen:

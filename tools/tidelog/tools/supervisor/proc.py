@@ -17,7 +17,6 @@ _STATE, _FLAGS, _USER_TICKS, _SYSTEM_TICKS, _STARTED_TICKS = (
     19,
 )  # counted from the field after the name
 _PF_EXITING = 0x4
-_PENDING = ("SigPnd:", "ShdPnd:")
 _SIGKILL_BIT = 1 << (signal.SIGKILL - 1)
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
@@ -90,12 +89,22 @@ def is_ending(pid: int) -> bool:
 
 def _is_killed(pid: int) -> bool:
     """A SIGKILL waits for it: it dies as soon as it gets a CPU."""
+    return any(int(mask, 16) & _SIGKILL_BIT for mask in _status(pid, "SigPnd:", "ShdPnd:"))
+
+
+def switches(pid: int) -> int:
+    """How often its main thread has given up a CPU: it has run if this has grown. Precise where
+    CPU time, which is counted in hundredths of a second, is not."""
+    return sum(map(int, _status(pid, "voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:")))
+
+
+def _status(pid: int, *names: str) -> list[str]:
+    """These rows of what the kernel tells of a process; none of one that is gone."""
     try:
         text = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False
-    pending = (line.split()[1] for line in text.splitlines() if line.startswith(_PENDING))
-    return any(int(mask, 16) & _SIGKILL_BIT for mask in pending)
+        return []
+    return [line.split()[1] for line in text.splitlines() if line.startswith(names)]
 
 
 def _is_over(fields: list[str]) -> bool:

@@ -548,6 +548,7 @@ class Supervisor:
             heartbeat=self._heartbeat(name) if is_ready else Instant(0),
             runnable=seen.runnable,
             cpu_ns=seen.cpu_ns,
+            switches=proc.switches(living.pid) if seen.stopped else 0,
             replaceable=name == self.plan.leading and self._has_standby(),
         )
 
