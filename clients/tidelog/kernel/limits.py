@@ -13,6 +13,9 @@ REQUEST_ELEMENTS_MAX = 200_000
 DECIDED_ELEMENTS_MAX = 50_000
 """Of a request on which a coordinator decides at one go: the controller, a group's, or that of
 transactions. As many partitions as one decision may make fit, each with its replicas."""
+FORWARDED_WEIGHT_MAX = 2_000
+"""Of what the controller decides on in one step of its loop, if a request can be cut into pieces. A
+unit takes it about five microseconds: a new partition, or an entry; a new topic weighs ten."""
 FEW_ELEMENTS_MAX = 10_000
 """Of a request that names members of one group, or filters: nobody has use for more."""
 ELEMENTS_AT_ONCE_MAX = 5_000

@@ -4,6 +4,7 @@ from collections.abc import Callable, Container
 from typing import Any, Final
 
 from tidelog.kernel.config import Table
+from tidelog.kernel.limits import CONFIG_CHANGES_PER_DECISION_MAX
 from tidelog.node.log.flush_policy import lacking
 
 _EVERYWHERE: Final = """\
@@ -85,3 +86,13 @@ def topic_conflict(value: Callable[[str], Any]) -> str | None:
             "Topic cannot be configured with remote log storage."
         )
     return None
+
+
+def too_many_changes(changes: int, resources: int) -> str | None:
+    """Why a request changes more than one may; None where it does not."""
+    if max(changes, resources) <= CONFIG_CHANGES_PER_DECISION_MAX:
+        return None
+    return (
+        f"{changes} changes of {resources} resources in one request, the most "
+        f"allowed is {CONFIG_CHANGES_PER_DECISION_MAX}."
+    )

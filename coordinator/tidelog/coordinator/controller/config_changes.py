@@ -25,13 +25,12 @@ from tidelog.coordinator.settings import ControllerSettings
 from tidelog.kernel.config import SettingError, Table, canonical
 from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.limits import (
-    CONFIG_CHANGES_PER_DECISION_MAX,
     RESOURCES_WITH_SETTINGS_MAX,
     STRING_BYTES_MAX,
 )
 from tidelog.kernel.texts import quoted
 from tidelog.kernel.topic_names import fault_of_name
-from tidelog.node.changing import DYNAMIC, PER_BROKER, flush_conflict, is_list
+from tidelog.node.changing import DYNAMIC, PER_BROKER, flush_conflict, is_list, too_many_changes
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.settings import BROKER, TOPIC, topic_reader
 from tidelog.wire.errors import ErrorCode, Rejected
@@ -116,12 +115,9 @@ class _Changes:
         self, resources: Sequence[_ResourceT], wanted: _Wanted[_ResourceT]
     ) -> list[_Outcome]:
         changes = sum(len(resource.configs) for resource in resources)
-        if max(changes, len(resources)) > CONFIG_CHANGES_PER_DECISION_MAX:
-            raise Rejected(
-                ErrorCode.INVALID_REQUEST,
-                f"{changes} changes of {len(resources)} resources in one request, the most "
-                f"allowed is {CONFIG_CHANGES_PER_DECISION_MAX}.",
-            )
+        too_many = too_many_changes(changes, len(resources))
+        if too_many is not None:
+            raise Rejected(ErrorCode.INVALID_REQUEST, too_many)
         self._hinting = len(resources) <= RESOURCES_HINTED_MAX
         times = Counter((one.resource_type, one.resource_name) for one in resources)
         return [

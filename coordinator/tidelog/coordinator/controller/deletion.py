@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tidelog.coordinator.settings import ControllerSettings
-from tidelog.kernel.ids import ZERO_UUID
+from tidelog.node.deleting import asked_topics, fault_of_state
 from tidelog.node.metadata.image import MetadataImage, TopicView
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages.k20_delete_topics import (
@@ -18,11 +18,6 @@ from tidelog.wire.messages.k20_delete_topics import (
     DeleteTopicState,
 )
 from tidelog.wire.metadata_records import TopicDeleted
-
-
-def asked_topics(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
-    """What a request of any version names."""
-    return [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
 
 
 def delete_topics(
@@ -53,12 +48,9 @@ def delete_topics(
 
 def _check_states(asked: Sequence[DeleteTopicState]) -> None:
     for state in asked:
-        if state.name is None and state.topic_id == ZERO_UUID:
-            raise Rejected(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-        if state.name is not None and state.topic_id != ZERO_UUID:
-            raise Rejected(
-                ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
-            )
+        fault = fault_of_state(state)
+        if fault is not None:
+            raise Rejected(ErrorCode.INVALID_REQUEST, fault)
 
 
 def _check_once(state: DeleteTopicState, *, same: int, named: int) -> None:

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from tidelog.coordinator.controller.deletion import asked_topics
 from tidelog.coordinator.controller.requests import (
     AlterConfigs,
     AlterReassignments,
@@ -19,6 +18,7 @@ from tidelog.coordinator.controller.requests import (
     UnregisterBroker,
     UpdateFeatures,
 )
+from tidelog.node.deleting import asked_topics
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.frame import decode_known, encode_response, joined
 from tidelog.wire.header import AnyApi, RequestHeader

@@ -10,12 +10,14 @@ from typing import Any, Final, Protocol
 
 from tidelog.kernel.limits import FORWARD_TIMEOUT_MS
 from tidelog.kernel.texts import quoted
+from tidelog.node.api import pieces
 from tidelog.node.api.call import Call
 from tidelog.node.api.forwarded import forward
+from tidelog.node.api.parts import Parting, Parts, Turn, in_parts
 from tidelog.node.api.resources import Resource, check_own_broker
 from tidelog.node.broker_settings import EVERY_BROKER
+from tidelog.node.changing import too_many_changes
 from tidelog.wire.errors import ErrorCode, Rejected
-from tidelog.wire.frame import encode_request, joined
 
 _FORWARDED: Final = frozenset(
     {Resource.TOPIC, Resource.BROKER, Resource.CLIENT_METRICS, Resource.GROUP}
@@ -50,26 +52,58 @@ class Altering:
 
     def answer(self) -> object | None:
         """The answer, or None: it comes when the coordinator has decided."""
-        resources = self._request.resources
-        settled = {
-            place: answer
-            for place, resource in enumerate(resources)
-            if (answer := self._settled(resource)) is not None
-        }
-        left = [one for place, one in enumerate(resources) if place not in settled]
+        return in_parts(self._call, self._parts())
+
+    def _parts(self) -> Parts:
+        resources, turn = self._request.resources, Turn()
+        settled: dict[int, Any] = {}
+        left: list[AnyResource] = []
+        for place, resource in enumerate(resources):
+            if turn.is_over():
+                yield None
+            answer = self._settled(resource)
+            if answer is None:
+                left.append(resource)
+            else:
+                settled[place] = answer
         if resources and not left:
             return self._response(settled, [])
+        if pieces.is_wide(map(_weight, left)):
+            rows = yield from self._in_pieces(left)
+            return self._response(settled, rows)
+        self._forward(settled, left)
+        return None
+
+    def _in_pieces(self, left: list[AnyResource]) -> Parting[list[Any]]:
+        """The rows of all resources, the same one for those that are named more than once."""
+        changes = sum(len(resource.configs) for resource in left)
+        too_many = too_many_changes(changes, len(left))
+        if too_many is not None:
+            return [self._made(one, ErrorCode.INVALID_REQUEST, too_many) for one in left]
+        kind = pieces.Kind[AnyResource](
+            key=_key,
+            weight=_weight,
+            request=self._message,
+            rows=lambda told: told.responses,
+            refusal=lambda one, code: self._made(one, code, None),
+            row_for_each=True,
+        )
+        done = yield from pieces.decided_in_pieces(self._call, FORWARD_TIMEOUT_MS, left, kind)
+        return [done.rows[_key(one)] for one in left]
+
+    def _forward(self, settled: Mapping[int, Any], left: list[AnyResource]) -> None:
+        # The client's own frame may be gone, if there were turns of others in between.
+        frame = pieces.frame_of(self._call, self._message(left))
         if not settled:
-            forward(self._call, FORWARD_TIMEOUT_MS, self._refusal)
-            return None
+            forward(self._call, FORWARD_TIMEOUT_MS, self._refusal, frame=frame)
+            return
         forward(
             self._call,
             FORWARD_TIMEOUT_MS,
             self._refusal,
-            frame=self._frame(left),
+            frame=frame,
             merge=lambda message: self._response(settled, message.responses),
         )
-        return None
 
     def _settled(self, resource: AnyResource) -> Any:  # noqa: ANN401 -- as above
         """The row of what needs no decision; None for the others."""
@@ -96,14 +130,10 @@ class Altering:
             check_own_broker(me, name)
         return True
 
-    def _frame(self, resources: list[AnyResource]) -> bytes:
-        call, request = self._call, self._request
-        message = type(request)(resources=resources, validate_only=request.validate_only)
-        header = call.header
-        pieces = encode_request(
-            call.api, header.version, header.correlation_id, header.client_id, message
-        )
-        return joined(pieces)[4:]
+    def _message(self, resources: list[AnyResource]) -> Any:  # noqa: ANN401 -- as above
+        """The request, for some of its resources."""
+        request = self._request
+        return type(request)(resources=resources, validate_only=request.validate_only)
 
     def _response(self, settled: Mapping[int, Any], decided: list[Any]) -> object:
         """Rows in the order of the request."""
@@ -125,3 +155,11 @@ class Altering:
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
+
+
+def _key(resource: AnyResource) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+def _weight(resource: AnyResource) -> int:
+    return 3 + sum(1 + pieces.text_weight(config.value) for config in resource.configs)

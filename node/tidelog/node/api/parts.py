@@ -1,15 +1,15 @@
 """Requests that may take long: done in parts, with other clients' requests in between.
 
 A handler is written as a generator. What it yields says what it waits for: None for its next turn
-on the loop, ANYWAY for that also if the client is gone by then, or work that is done in a thread,
-whose result it is sent. What it returns is its answer.
+on the loop, ANYWAY for that also if the client is gone by then, work that is done in a thread, or
+somebody to ask. It is sent the work's result, or what was answered. What it returns is its answer.
 """
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tidelog.kernel import limits
 from tidelog.kernel.instant import Instant
@@ -29,8 +29,15 @@ class Turns(Enum):
     """The next one, also if its client is gone by then. Without it the rest is not done."""
 
 
+class Asking(NamedTuple):
+    """Somebody else is asked. The rest is done also if the client is gone when they answer."""
+
+    begin: Callable[[Callable[[Any], None]], None]
+    """Asks them; what it is given takes the answer, once."""
+
+
 ANYWAY: Final = Turns.ANYWAY
-Wanted = Steps[Any] | Turns | None
+Wanted = Steps[Any] | Turns | Asking | None
 Parting = Generator[Wanted, Any, _T]
 """Some of the parts of a request."""
 Parts = Parting[object]
@@ -97,12 +104,14 @@ def _wait(call: Call, parts: Parts, wanted: Wanted) -> None:
     then = call.later(partial(_go_on, call, parts, wanted))
     if wanted is None or isinstance(wanted, Turns):
         call.broker.later(lambda now: then(now, None))
+    elif isinstance(wanted, Asking):
+        wanted.begin(lambda answer: call.broker.later(lambda now: then(now, answer)))
     else:
         call.broker.aside(faults_caught(wanted), then)
 
 
 def _go_on(call: Call, parts: Parts, waited: Wanted, now: Instant, result: object) -> None:
-    if call.abandoned and waited is not ANYWAY:
+    if call.abandoned and waited is not ANYWAY and not isinstance(waited, Asking):
         parts.close()
         return
     call.now = now
