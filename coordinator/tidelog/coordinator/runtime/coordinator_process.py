@@ -1,7 +1,6 @@
 """The coordinator's parts and their life: load, take over, serve brokers, end. (shell)"""
 
 import asyncio
-import gc
 import os
 import random
 import time
@@ -70,6 +69,7 @@ from tidelog.node.runtime.process import (
     report_failed,
     report_ready,
     report_standby,
+    settle_collector,
 )
 from tidelog.node.runtime.recorder import Recorder
 from tidelog.node.runtime.shard_host import AppendFailed, LogAppended, LogCommitted, Tick
@@ -320,9 +320,7 @@ class CoordinatorProcess:
         )
         self._ready = True
         self._watch.open()
-        if not self._followed:
-            gc.collect()
-        gc.freeze()
+        settle_collector(collect=not self._followed)
         self._slot.words[Word.STATE] = SlotState.RUNNING
         self._publish()
         report_ready(launch.ready_fd)

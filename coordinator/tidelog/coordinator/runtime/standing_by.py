@@ -6,14 +6,13 @@ of the last one has ended. Until then nothing is written here.
 
 import asyncio
 import contextlib
-import gc
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from tidelog.coordinator.runtime.tail import LostTrackError, Tail
 from tidelog.node.runtime.disk import DirectoryLock, DiskDirectory
-from tidelog.node.runtime.process import EventLog
+from tidelog.node.runtime.process import EventLog, settle_collector
 
 _READS_PER_TURN: Final = 8
 _TURNS_AFTER_LOSS: Final = 10
@@ -44,8 +43,7 @@ class StandingBy:
         """Read all there is, however long that takes; then be ready for the lock."""
         while self._follow():
             pass
-        gc.collect()
-        gc.freeze()  # so that taking over finds nothing to collect
+        settle_collector()  # so that taking over finds nothing to collect
         self._log.info("stands_by", offset=self.tail.image.offset)
         # Blocked in the kernel it cannot be told to end; the end of the process ends it.
         threading.Thread(target=self._wait, name="lock", daemon=True).start()

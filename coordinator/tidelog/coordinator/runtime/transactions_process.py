@@ -1,7 +1,6 @@
 """The transaction coordinator's parts and their life: epoch, image, end. (shell)"""
 
 import asyncio
-import gc
 import os
 import time
 from collections.abc import Sequence
@@ -55,6 +54,7 @@ from tidelog.node.runtime.process import (
     on_stop_signal,
     report_failed,
     report_ready,
+    settle_collector,
 )
 from tidelog.wire.errors import ErrorCode, WireError
 from tidelog.wire.transactions import FromTransactions, Hello, decode_to_transactions, encode
@@ -290,8 +290,7 @@ class TransactionsProcess:
             self._publish()
             if not self._settled:
                 self._settled = True  # not before brokers are served: it takes a while
-                gc.collect()
-                gc.freeze()
+                settle_collector()
 
     def _publish(self) -> None:
         """What the board shows."""

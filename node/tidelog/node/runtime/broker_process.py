@@ -1,7 +1,6 @@
 """One broker's parts and their life: start, heartbeat, checkpoints, clean stop. A shell."""
 
 import asyncio
-import gc
 import os
 import random
 import time
@@ -61,6 +60,7 @@ from tidelog.node.runtime.process import (
     on_stop_signal,
     report_failed,
     report_ready,
+    settle_collector,
 )
 from tidelog.node.runtime.recorder import Recorder
 from tidelog.node.runtime.replicator import Replicator, ReplicatorParts
@@ -73,7 +73,6 @@ from tidelog.wire.errors import ErrorCode
 
 _HEARTBEAT_S: Final = limits.HEARTBEAT_MS / 1000
 _CHECKPOINT_TICKS: Final = 50
-_GC_THRESHOLDS: Final = (50_000, 20, 100)
 _MILLISECOND_NS: Final = 1_000_000
 _HOUSEKEEPING_TICKS: Final = 700
 _EXIT_DISK: Final = 74
@@ -416,9 +415,7 @@ class BrokerProcess:
         launch = self._launch
         self._serving = True
         self._listener.accept()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
+        settle_collector()
         self._slot.words[Word.STATE] = SlotState.RUNNING
         self._publish(Instant(time.monotonic_ns()))
         report_ready(launch.ready_fd)
