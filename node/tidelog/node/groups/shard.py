@@ -22,6 +22,7 @@ from tidelog.node.groups.consumer_groups import ConsumerGroups
 from tidelog.node.groups.consumer_mixed import MixedGroup
 from tidelog.node.groups.consumer_requests import ConsumerHeartbeat, DescribeConsumerGroup
 from tidelog.node.groups.conversion import as_classic
+from tidelog.node.groups.deletions import Deletions
 from tidelog.node.groups.group import Around, Draft, Group
 from tidelog.node.groups.offsets import Offsets
 from tidelog.node.groups.records import (
@@ -63,6 +64,7 @@ class GroupShard:
         self._next_expiry: Instant | None = None
         self._suspects: set[str] = set()
         """Groups that may be in vain; looked at when what was decided last is replayed."""
+        self._deletions = Deletions()
         self._answerers: Mapping[type, Answerer] = {
             ask.CommitOffsets: self._commit_offsets,
             ask.CommitInTransaction: self._commit_in_transaction,
@@ -92,6 +94,7 @@ class GroupShard:
         self._drop_vain()
         draft = Draft()
         try:
+            self._deletions.check(now, request)
             self._answerers[type(request)](now, asked, request, draft)
             self._groups.update(draft.becomes)
         finally:
@@ -395,7 +398,7 @@ class GroupShard:
     # -- groups
 
     def _delete_group(
-        self, _now: Instant, asked: RequestId, request: ask.DeleteGroup, draft: Draft
+        self, now: Instant, asked: RequestId, request: ask.DeleteGroup, draft: Draft
     ) -> None:
         name = request.group
         group = self._groups.get(name)
@@ -407,8 +410,10 @@ class GroupShard:
         for topic, partition in sorted(known[:FORGOTTEN_AT_ONCE_MAX]):
             draft.record(OffsetRecord(name, topic, partition, None))
         if len(known) > FORGOTTEN_AT_ONCE_MAX:
+            self._deletions.begin(now, name)
             draft.reply(asked, ask.MORE)
             return
+        self._deletions.end(name)
         if group is not None:
             self._forget(group, draft)
         draft.reply(asked, None)

@@ -1,5 +1,6 @@
 """Deleting groups and offsets, and ending transactions, of more offsets than fit into one turn."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from tidelog.node.groups.placement import OFFSETS_TOPIC
 from tidelog.node.groups.shard import FORGOTTEN_AT_ONCE_MAX
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import k08_offset_commit as k08
+from tidelog.wire.messages import k09_offset_fetch as k09
+from tidelog.wire.messages import k11_join_group as k11
 from tidelog.wire.messages import k28_txn_offset_commit as k28
 from tidelog.wire.messages import k42_delete_groups as k42
 from tidelog.wire.messages import k47_offset_delete as k47
+from tidelog.wire.messages import k68_consumer_group_heartbeat as k68
 
 WIDE = 2 * FORGOTTEN_AT_ONCE_MAX + 1
 
@@ -71,6 +75,71 @@ def test_a_group_is_deleted_to_its_end_although_the_client_has_left(bench: Group
     asked.client.session.abandon()
     turns(bench)
     assert left(bench) == 0
+
+
+def join(bench: GroupBench) -> Asked:
+    protocols = [k11.JoinGroupRequestProtocol(name="range", metadata=b"")]
+    request = k11.JoinGroupRequest(
+        group_id="g",
+        member_id="",
+        protocol_type="consumer",
+        protocols=protocols,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+    )
+    return bench.start_asking(k11.API, 3, request)
+
+
+def commit_one(bench: GroupBench) -> Asked:
+    return bench.start_asking(k08.API, 8, commit_request("g", {"t": [7]}))
+
+
+def fetch_one(bench: GroupBench) -> Asked:
+    topic = k09.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+    request = k09.OffsetFetchRequest(group_id="g", topics=[topic])
+    return bench.start_asking(k09.API, 7, request)
+
+
+def heartbeat(bench: GroupBench) -> Asked:
+    request = k68.ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    return bench.start_asking(k68.API, 0, request)
+
+
+def code_of(answer: Any) -> int:
+    if hasattr(answer, "error_code"):
+        return int(answer.error_code)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize("use", [join, commit_one, fetch_one, heartbeat])
+def test_a_group_is_not_used_while_a_part_of_it_is_deleted(
+    bench: GroupBench, use: Callable[[GroupBench], Asked]
+) -> None:
+    """A member that joined in between would keep a group that lacks a part of its offsets."""
+    deleting = start_delete(bench)
+    used = use(bench)
+    assert code_of(used.answer()) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    turns(bench)
+    assert group_codes(deleting) == [0]
+    assert left(bench) == 0
+    again = use(bench)
+    bench.later(5_000)
+    answer = again.answer()
+    assert answer is None or code_of(answer) != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_a_group_that_nobody_goes_on_deleting_is_used_again(bench: GroupBench) -> None:
+    start_delete(bench)
+    bench.aside = []
+    bench.later(5_001)
+    assert code_of(commit_one(bench).answer()) == 0
 
 
 def test_a_group_of_few_offsets_is_deleted_at_once(bench: GroupBench) -> None:
