@@ -106,6 +106,9 @@ GROUP_BYTES_MAX = 8 * MIB
 # transaction coordinator
 TRANSACTION_BYTES_MAX = 512 * KIB
 """Of one record of `__transaction_state`: a batch holds one of this size at least."""
+TRANSACTION_PARTITIONS_MAX = 12_000
+"""Of one transaction: the largest topic, and what its producer needs beside it. They are sorted,
+written and sent to at one go: each thousand takes the coordinator three milliseconds."""
 TRANSACTIONS_EXPIRED_PER_DECISION_MAX = 500
 TRANSACTION_CALLS_MAX = 10_000
 TRANSACTION_PARKED_MS = 300
@@ -229,6 +232,7 @@ assert (
     < TRANSACTION_MESSAGES_QUEUED_MAX
 )
 assert 2 * TRANSACTION_BYTES_MAX <= BATCH_BYTES_MAX_DEFAULT
+assert PARTITIONS_PER_TOPIC_MAX < TRANSACTION_PARTITIONS_MAX
 assert COORDINATOR_DOWN_WAIT_MS < ALTER_ISR_TIMEOUT_MS
 assert METADATA_SNAPSHOT_RECORDS <= METADATA_RECORDS_KEPT
 assert TRANSACTIONS_DOWN_WAIT_MS < COORDINATOR_DOWN_WAIT_MS

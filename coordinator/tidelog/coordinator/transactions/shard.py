@@ -35,6 +35,7 @@ from tidelog.kernel.ids import NO_PRODUCER_ID, ProducerId, RequestId
 from tidelog.kernel.instant import Instant, ms
 from tidelog.kernel.limits import (
     TRANSACTION_BYTES_MAX,
+    TRANSACTION_PARTITIONS_MAX,
     TRANSACTIONS_EXPIRED_PER_DECISION_MAX,
 )
 from tidelog.kernel.shard import Decision
@@ -237,8 +238,12 @@ def _fitting(records: Iterator[TxnRecord]) -> Iterator[TxnRecord]:
 
 
 def _sized(request: AddPartitions, step: Step) -> Step:
-    """A record that no batch can hold must not be decided: nothing more could be written."""
-    if step.becomes is not None and len(step.becomes.partitions) > _PARTITIONS_SURELY_FIT:
+    """A record that no batch can hold must not be decided: nothing more could be written. Nor may
+    the coordinator's other clients have to wait for a transaction of very many partitions."""
+    count = 0 if step.becomes is None else len(step.becomes.partitions)
+    if count > TRANSACTION_PARTITIONS_MAX:
+        raise Rejected(ErrorCode.POLICY_VIOLATION, f"a transaction of {count} partitions")
+    if step.becomes is not None and count > _PARTITIONS_SURELY_FIT:
         size = size_bytes(TxnRecord(request.transactional_id, step.becomes))
         if size > TRANSACTION_BYTES_MAX:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"a transaction of {size} bytes")

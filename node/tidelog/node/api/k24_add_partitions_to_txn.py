@@ -6,6 +6,7 @@ Versions 4 and 5 are what brokers ask the coordinator themselves. All partitions
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tidelog.kernel import limits
 from tidelog.kernel.topic_names import INTERNAL_TOPICS
 from tidelog.node.api import partitions, transaction_calls
 from tidelog.node.api.call import Call
@@ -27,6 +28,10 @@ _SOONER: Final[Mapping[ErrorCode, ErrorCode]] = {
 codes again where they are, but librdkafka this one after 20 ms and the other after 500."""
 
 
+_MOST: Final = limits.TRANSACTION_PARTITIONS_MAX
+"""No transaction can have more. Its coordinator need not read them all before it says so."""
+
+
 def add_partitions_to_txn(call: Call, request: AddPartitionsToTxnRequest) -> object | None:
     return in_parts(call, _added(call, request))
 
@@ -46,6 +51,8 @@ def _added(call: Call, request: AddPartitionsToTxnRequest) -> Parts:
     def refusal(code: ErrorCode) -> AddPartitionsToTxnResponse:
         return _answer(request, lambda _one: _SOONER.get(code, code))
 
+    if sum(len(topic.partitions) for topic in request.v3_and_below_topics) > _MOST:
+        return _answer(request, lambda _one: ErrorCode.POLICY_VIOLATION)
     if refused:
         other = ErrorCode.OPERATION_NOT_ATTEMPTED
         return _answer(request, lambda one: refused.get(one, other))

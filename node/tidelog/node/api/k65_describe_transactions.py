@@ -1,8 +1,10 @@
 """DescribeTransactions (key 65), version 0."""
 
+from typing import Final
+
 from tidelog.node.api import transaction_calls
 from tidelog.node.api.call import Call
-from tidelog.node.api.parts import Parts, Turn, cost_of_name, each_once, in_parts
+from tidelog.node.api.parts import Parting, Parts, Turn, cost_of_name, each_once, in_parts
 from tidelog.node.api.registry import Route
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.k65_describe_transactions import (
@@ -11,6 +13,10 @@ from tidelog.wire.messages.k65_describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
+
+_FIRST: Final = 8
+_MOST: Final = 1_000
+"""Ids in a piece; it grows as long as their transactions have no more partitions together."""
 
 
 def describe_transactions(call: Call, request: DescribeTransactionsRequest) -> object | None:
@@ -25,23 +31,37 @@ def _described(call: Call, request: DescribeTransactionsRequest) -> Parts:
             yield None
         refused[name] = _refusal_of(call, name)
     mine = [name for name in names if refused[name] is ErrorCode.NONE]
+    rows = yield from _asked(call, mine)
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            rows.get(name) or _refused(name, refused[name] or ErrorCode.UNKNOWN_SERVER_ERROR)
+            for name in names
+        ]
+    )
 
-    def answer(said: DescribeTransactionsResponse | ErrorCode) -> DescribeTransactionsResponse:
-        code, rows = ErrorCode.UNKNOWN_SERVER_ERROR, {}
-        if isinstance(said, ErrorCode):
-            code = said
-        else:
-            rows = {row.transactional_id: row for row in said.transaction_states}
-        return DescribeTransactionsResponse(
-            transaction_states=[
-                rows.get(name) or _refused(name, refused[name] or code) for name in names
-            ]
+
+def _asked(call: Call, names: list[str]) -> Parting[dict[str, TransactionState]]:
+    """What the coordinator says of the ids, of some of them at a time: it makes each answer in one
+    step of its loop. A transaction may have very many partitions, so the first pieces are small."""
+    rows: dict[str, TransactionState] = {}
+    start, count = 0, _FIRST
+    while start < len(names):
+        some = names[start : start + count]
+        said = yield transaction_calls.asking(
+            call, DescribeTransactionsRequest(transactional_ids=some)
         )
+        if isinstance(said, ErrorCode):
+            rows.update((name, _refused(name, said)) for name in names[start:])
+            return rows
+        rows.update((row.transactional_id, row) for row in said.transaction_states)
+        start += count
+        count = min(2 * count, _MOST) if _partitions(said) <= _MOST else _FIRST
+    return rows
 
-    if not mine:
-        return answer(DescribeTransactionsResponse())
-    transaction_calls.ask(call, DescribeTransactionsRequest(transactional_ids=mine), answer)
-    return None
+
+def _partitions(said: DescribeTransactionsResponse) -> int:
+    """The number of partitions that an answer names."""
+    return sum(len(topic.partitions) for row in said.transaction_states for topic in row.topics)
 
 
 def _refusal_of(call: Call, name: str) -> ErrorCode:

@@ -12,6 +12,7 @@ from tidelog.kernel.ids import Partition
 from tidelog.kernel.instant import Instant, ms
 from tidelog.node.api.broker import Broker
 from tidelog.node.api.call import Call
+from tidelog.node.api.parts import Asking
 from tidelog.node.groups.placement import partition_of
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.frame import decode_response, encode_request, joined
@@ -69,6 +70,21 @@ def ask(call: Call, request: object, answer: Callable[[Any | ErrorCode], Any]) -
         call.answer(answer(message))
 
     _send(call, joined(encode_request(call.api, call.version, 0, None, request))[4:], done)
+
+
+def asking(call: Call, request: object) -> Asking:
+    """Have a part of the client's request answered: by a response, or by why there is none."""
+
+    def begin(then: Callable[[Any | ErrorCode], None]) -> None:
+        def done(_now: Instant, said: bytes | ErrorCode) -> None:
+            message: Any = said
+            if not isinstance(said, ErrorCode):
+                _, message = decode_response(call.api, call.version, memoryview(said))
+            then(message)
+
+        _send(call, joined(encode_request(call.api, call.version, 0, None, request))[4:], done)
+
+    return Asking(begin)
 
 
 def _send(call: Call, frame: bytes, done: Callable[[Instant, bytes | ErrorCode], None]) -> None:

@@ -37,6 +37,7 @@ from tidelog.coordinator.transactions.shard import TransactionSettings
 from tidelog.coordinator.transactions.states import TxnState
 from tidelog.coordinator.transactions.steps import EPOCH_LAST
 from tidelog.kernel.ids import Partition, ProducerEpoch, ProducerId, TopicPartition
+from tidelog.kernel.limits import TRANSACTION_PARTITIONS_MAX
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.errors import ErrorCode
 
@@ -381,10 +382,22 @@ def test_an_id_is_described_as_it_stands(state: TxnState | None) -> None:
 
 def test_a_transaction_too_large_for_a_record_is_refused() -> None:
     ids = in_state(S.EMPTY)
-    many = [("t" * 249, Partition(index)) for index in range(10_000)]
+    many = [("t" * 249, Partition(index)) for index in range(9_000)]
     assert ids.ask(add(*many)) == Done()
-    topics = [(f"{index:0249}", Partition(0)) for index in range(3_000)]
+    topics = [(f"{index:0249}", Partition(0)) for index in range(2_500)]
     assert ids.ask(add(*topics)) == Refusal(E.UNKNOWN_SERVER_ERROR)
     known: Transaction | None = ids.known()
     assert known is not None
     assert known.partitions == set(many)
+
+
+def test_a_transaction_has_no_more_partitions_than_its_coordinator_can_end_in_one_step() -> None:
+    ids = in_state(S.ONGOING)
+    before = ids.known()
+    assert before is not None
+    many = [("wide", Partition(at)) for at in range(TRANSACTION_PARTITIONS_MAX)]
+    too_many = AddPartitions(ID, PRODUCER, epoch(EPOCH), frozenset(many))
+    assert ids.ask(too_many) == Refusal(E.POLICY_VIOLATION)
+    assert ids.known() == before
+    left = frozenset(many[: TRANSACTION_PARTITIONS_MAX - len(before.partitions)])
+    assert ids.ask(AddPartitions(ID, PRODUCER, epoch(EPOCH), left)) == Done()

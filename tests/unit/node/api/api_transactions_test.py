@@ -7,10 +7,11 @@ import pytest
 
 from harness.machines.brokers import led_here
 from harness.machines.group_bench import Asked, GroupBench
+from tidelog.kernel import limits
 from tidelog.kernel.ids import Partition
 from tidelog.node.groups.placement import OFFSETS_TOPIC, partition_of
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.frame import decode_request, encode_response, joined
+from tidelog.wire.frame import decode_known, decode_request, encode_response, joined
 from tidelog.wire.header import AnyApi, decode_request_header
 from tidelog.wire.messages import (
     k10_find_coordinator,
@@ -291,6 +292,61 @@ def test_each_broker_describes_the_ids_whose_partition_it_leads(bench: GroupBenc
         (MINE, 0, "Ongoing"),
         ("", ErrorCode.INVALID_REQUEST, ""),
     ]
+
+
+def describe_some(bench: GroupBench, topics: list[k65_describe_transactions.TopicData]) -> int:
+    """Answer the piece that is under way; how many ids it asks for."""
+    api = k65_describe_transactions.API
+    _, message = decode_known(bench.transactions.forwarded[-1][1], {api.key: api})
+    rows = [described(name) for name in message.transactional_ids]
+    rows[0].topics = topics
+    answer = k65_describe_transactions.DescribeTransactionsResponse(transaction_states=rows)
+    bench.transactions.done[-1](joined(encode_response(api, 0, 0, answer))[4:])
+    return len(rows)
+
+
+def test_many_ids_are_described_in_pieces(bench: GroupBench) -> None:
+    """Those after an id of very many partitions are few: the next one may have as many."""
+    api = k65_describe_transactions.API
+    names = [f"id-{at}" for at in range(2_000)]
+    request = k65_describe_transactions.DescribeTransactionsRequest(transactional_ids=names)
+    asked = bench.start_asking(api, 0, request)
+    wide = [k65_describe_transactions.TopicData(topic="t", partitions=list(range(1_001)))]
+    asked_for = [
+        describe_some(bench, wide if len(bench.transactions.done) == 3 else []) for _ in range(11)
+    ]
+    assert asked_for == [8, 16, 32, 8, 16, 32, 64, 128, 256, 512, 928]
+    assert [row.transactional_id for row in asked.answer().transaction_states] == names
+
+
+def test_ids_that_the_coordinator_was_not_asked_for_have_the_code_of_those_before(
+    bench: GroupBench,
+) -> None:
+    api = k65_describe_transactions.API
+    names = [f"id-{at}" for at in range(20)]
+    request = k65_describe_transactions.DescribeTransactionsRequest(transactional_ids=names)
+    asked = bench.start_asking(api, 0, request)
+    describe_some(bench, [])
+    bench.transactions.done[-1](ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    codes = [row.error_code for row in asked.answer().transaction_states]
+    assert codes == [0] * 8 + [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 12
+
+
+def test_more_partitions_than_a_transaction_may_have_are_refused_by_the_broker(
+    bench: GroupBench,
+) -> None:
+    """The coordinator of transactions has one loop: it would have to read them first."""
+    bench.topic("wide", 2)
+    many = [n % 2 for n in range(limits.TRANSACTION_PARTITIONS_MAX + 1)]
+    topic = k24_add_partitions_to_txn.AddPartitionsToTxnTopic(name="wide", partitions=many)
+    request = k24_add_partitions_to_txn.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=MINE, v3_and_below_topics=[topic]
+    )
+    told = bench.ask(k24_add_partitions_to_txn.API, 3, request)
+    (rows,) = told.results_by_topic_v3_and_below
+    codes = {row.partition_error_code for row in rows.results_by_partition}
+    assert codes == {ErrorCode.POLICY_VIOLATION}
+    assert not bench.transactions.forwarded
 
 
 def test_of_ids_that_are_all_elsewhere_nobody_is_asked(bench: GroupBench) -> None:
