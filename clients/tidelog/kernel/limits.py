@@ -123,9 +123,10 @@ TRANSACTION_APPENDS_QUEUED_MAX = 1_000
 """Decisions of one partition that wait for those."""
 TRANSACTION_CHUNK_BYTES = 256 * KIB
 TRANSACTION_LOADS_MAX = 16
-TRANSACTION_MARKERS_PER_MESSAGE_MAX = 1_000
-TRANSACTION_MARKS_IN_FLIGHT_MAX = 16
-"""Messages to one broker; what comes meanwhile goes together in the next one."""
+TRANSACTION_MARKERS_PER_MESSAGE_MAX = 100
+TRANSACTION_MARKS_IN_FLIGHT_MAX = 8
+"""Messages to one broker; what comes meanwhile goes together in the next one. It may write all that
+is under way in one turn of its loop."""
 TRANSACTION_ADMITS_UNHEARD_MAX = 10_000
 """Partitions that one broker was told of unasked, since it last answered a message that was sent
 behind that; for others it has to ask."""
@@ -233,6 +234,7 @@ assert (
 )
 assert 2 * TRANSACTION_BYTES_MAX <= BATCH_BYTES_MAX_DEFAULT
 assert PARTITIONS_PER_TOPIC_MAX < TRANSACTION_PARTITIONS_MAX
+assert TRANSACTION_MARKERS_PER_MESSAGE_MAX * TRANSACTION_MARKS_IN_FLIGHT_MAX <= 2 * ROWS_PER_STEP
 assert COORDINATOR_DOWN_WAIT_MS < ALTER_ISR_TIMEOUT_MS
 assert METADATA_SNAPSHOT_RECORDS <= METADATA_RECORDS_KEPT
 assert TRANSACTIONS_DOWN_WAIT_MS < COORDINATOR_DOWN_WAIT_MS

@@ -14,9 +14,12 @@ from tidelog.coordinator.transactions import markers as markers_module
 from tidelog.coordinator.transactions import records
 from tidelog.coordinator.transactions.records import TxnRecord
 from tidelog.coordinator.transactions.states import TxnState
-from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.kernel.ids import BrokerId, Partition, TopicPartition
+from tidelog.kernel.instant import Instant
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.messages import k22_init_producer_id as k22
 from tidelog.wire.messages import k24_add_partitions_to_txn as k24
+from tidelog.wire.messages import k26_end_txn as k26
 from tidelog.wire.messages import k65_describe_transactions as k65
 from tidelog.wire.transactions import Append, Mark, Marked, Marker
 
@@ -251,6 +254,41 @@ def test_what_many_transactions_owe_one_broker_goes_together(
     assert sum(sizes) == 6
     assert max(sizes) == 3
     assert len(sizes) < 6
+
+
+def test_a_wide_transaction_gives_a_broker_no_more_markers_than_fit_into_a_turn() -> None:
+    """A broker writes all that it was sent at a time in one turn of its loop."""
+    scene = Scene(topics=1, partitions=6_000)
+    asked = scene.forward(
+        k22.API,
+        4,
+        k22.InitProducerIdRequest(transactional_id="wide", transaction_timeout_ms=60_000),
+    )
+    scene.world.run(50)
+    who = asked.answer()
+    topic = k24.AddPartitionsToTxnTopic(name="t0", partitions=list(range(6_000)))
+    adding = k24.AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="wide",
+        v3_and_below_producer_id=who.producer_id,
+        v3_and_below_producer_epoch=who.producer_epoch,
+        v3_and_below_topics=[topic],
+    )
+    scene.forward(k24.API, 3, adding)
+    scene.world.run(50)
+    ending = k26.EndTxnRequest(
+        transactional_id="wide",
+        producer_id=who.producer_id,
+        producer_epoch=who.producer_epoch,
+        committed=True,
+    )
+    scene.forward(k26.API, 4, ending)
+    scene.world.run(500)
+    sent: dict[tuple[Instant, BrokerId], int] = {}
+    for at, broker, message in scene.said:
+        if isinstance(message, Mark):
+            sent[at, broker] = sent.get((at, broker), 0) + len(message.markers)
+    assert sum(sent.values()) == 6_000
+    assert max(sent.values()) <= 1_000
 
 
 # -- topics that are gone, or new
