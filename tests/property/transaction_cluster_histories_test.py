@@ -46,6 +46,10 @@ def test_nor_does_it_matter_that_epochs_are_used_up(
     histories.run(lambda seed: TransactionHistory(seed).run())
 
 
+def test_a_client_that_names_a_topic_its_broker_has_yet_to_hear_of_asks_again() -> None:
+    TransactionHistory(64_000_122).run()
+
+
 @pytest.mark.slow
 def test_a_history_is_the_same_each_time() -> None:
     assert _trace(1) == _trace(1)

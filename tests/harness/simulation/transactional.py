@@ -238,13 +238,9 @@ class TransactionalClient(Living):
             ],
         )
 
-        def code_of(answer: Any) -> int:
-            first = answer.results_by_topic_v3_and_below[0]
-            return int(first.results_by_partition[0].partition_error_code)
-
         written.added_at = written.added_at or self.cluster.now
         self._needed = {topic for topic, _ in keys}
-        code, _ = yield from self.ask(self.where, k24.API, ADD, request, code_of)
+        code, _ = yield from self.ask(self.where, k24.API, ADD, request, _code_of_added)
         self._needed = set()
         self._check(written, code)
 
@@ -396,3 +392,13 @@ def produce(name: str, key: TopicPartition, batch: bytes) -> k00.ProduceRequest:
         timeout_ms=5_000,
         topic_data=[k00.TopicProduceData(name=key[0], partition_data=[data])],
     )
+
+
+def _code_of_added(answer: Any) -> int:
+    """All partitions are added or none: of a refusal some may only say that it took place."""
+    codes = [
+        int(one.partition_error_code)
+        for topic in answer.results_by_topic_v3_and_below
+        for one in topic.results_by_partition
+    ]
+    return next(code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED)
