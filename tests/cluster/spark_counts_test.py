@@ -1,10 +1,8 @@
 """What pipelines print as rows is what readers find, or they say what differs and exit with 5."""
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,17 +48,12 @@ class Said:
 def said(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Said:
     need("java")
     folder = tmp_path_factory.mktemp("counts")
-    roots = [str(Path(__file__).parents[1]), spark.environment()["PYTHONPATH"]]
     done = subprocess.run(
         [
             *(sys.executable, "-W", "ignore", "-m", "harness.spark.counts_program"),
             *(cluster.bootstrap, str(folder)),
         ],
-        env={
-            **spark.environment(),
-            **spark.kept_in(folder),
-            "PYTHONPATH": os.pathsep.join(roots),
-        },
+        env={**spark.environment(), **spark.kept_in(folder)},
         cwd=folder,
         capture_output=True,
         text=True,

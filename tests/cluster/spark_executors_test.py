@@ -87,9 +87,10 @@ class Copying:
         return found
 
     def _environment(self) -> dict[str, str]:
-        """Without PYTHONPATH, which executors would inherit."""
+        """Without PYTHONPATH, which executors would inherit, and what needs it."""
         given = {**spark.environment(), **spark.kept_in(self.folder)}
-        del given["PYTHONPATH"]
+        for name in ("PYTHONPATH", *spark.preloaded_workers()):
+            del given[name]
         return {**given, "PYSPARK_PYTHON": str(self.folder / "clean/bin/python")}
 
     def seen(self) -> list[int]:

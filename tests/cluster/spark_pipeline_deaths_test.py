@@ -73,6 +73,7 @@ class Scene:
         tests = str(Path(__file__).parents[1])
         environment = {**self._cluster.variables(), **spark.kept_in(folder)}
         environment |= {
+            **spark.preloaded_workers(),
             "PYTHONPATH": os.pathsep.join([tests, environment["PYTHONPATH"]]),
             "SPARK_LOCAL_IP": "127.0.0.1",
             MOMENT: cell.moment,

@@ -44,7 +44,7 @@ def run_all(folder: Path, bootstrap: str, cluster: Cluster | None = None) -> dic
                 *(sys.executable, "-W", "ignore", "-m", "harness.spark.pipelines_program"),
                 *(bootstrap, str(folder), *data),
             ],
-            env={**spark.environment(), "PYTHONPATH": str(Path(__file__).parents[1])},
+            env=spark.environment(),
             cwd=folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

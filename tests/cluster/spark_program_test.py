@@ -116,3 +116,4 @@ def test_what_one_session_did(
     the_first_pipeline_copies_each_row_once(said)
     filters_leave_one_task_with_a_few_offsets(said)
     mistakes_are_told_before_anything_runs(said)
+    assert said["start"] == {"archive": True}, "the JVM has refused the archive of classes"

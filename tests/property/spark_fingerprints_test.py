@@ -1,7 +1,6 @@
 """`replay --verify` sees every difference between two logs: planted ones, and drawn ones."""
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -74,13 +73,7 @@ def said_of(pairs: list[tuple[Log, Log]], folder: Path) -> list[bool]:
     need("java")
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "harness.spark.fingerprints_program"],
-        env={
-            **spark.environment(),
-            **spark.kept_in(folder),
-            "PYTHONPATH": os.pathsep.join(
-                [str(Path(__file__).parents[1]), spark.environment()["PYTHONPATH"]]
-            ),
-        },
+        env={**spark.environment(), **spark.kept_in(folder)},
         cwd=folder,
         input=json.dumps(pairs),
         capture_output=True,

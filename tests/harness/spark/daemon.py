@@ -1,21 +1,28 @@
 """Spark's daemon of Python workers, which has imported what the workers need before it forks them.
 
-Each new worker of Spark's own daemon imports pyarrow and tidelog anew: half a second of a
-processor, which was most of what a cell of the matrix cost. The setting is
+Each new worker of Spark's own daemon imports pyarrow and tidelog again: half a second of a
+processor, which is most of what a test of Spark costs. The setting is
 `spark.python.daemon.module`.
 """
 
-import pyarrow as pa
-import pyspark.sql.worker.commit_data_source_write
-import pyspark.sql.worker.plan_data_source_read
-import pyspark.sql.worker.write_into_data_source
-import pyspark.worker
+import importlib
+import sys
+
 from pyspark.daemon import manager
 
-import harness.spark.matrix_strikes
-import tidelog.spark.datasource
+LIGHT = frozenset({"pyspark.sql.worker.lookup_data_sources"})
+"""Workers that neither read nor write rows."""
 
-__all__ = ["harness", "pa", "pyspark", "tidelog"]
+
+def run(*modules: str) -> None:
+    """Fork workers until the JVM ends; they find these modules imported, too."""
+    workers = sys.argv[1]
+    importlib.import_module(workers)
+    if workers not in LIGHT:
+        for one in ("pyarrow", "tidelog.spark.datasource", *modules):
+            importlib.import_module(one)
+    manager()
+
 
 if __name__ == "__main__":
-    manager()
+    run()

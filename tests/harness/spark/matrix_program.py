@@ -36,7 +36,7 @@ CONF: Final = {
     "spark.driver.memory": "1g",
     # After a lost shuffle file the executor of local mode cannot register again, and would end.
     "spark.executor.heartbeat.maxFailures": "1000000",
-    "spark.python.daemon.module": "harness.spark.daemon",
+    "spark.python.daemon.module": "harness.spark.matrix_daemon",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "25",
     "spark.stage.maxConsecutiveAttempts": "2",
 }

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -56,7 +56,7 @@ _SIGNALS: Final = {
 class Session:
     """A program with a session of Spark."""
 
-    def __init__(self, folder: Path, home: Mapping[str, str], *words: str) -> None:
+    def __init__(self, folder: Path, *words: str) -> None:
         scratch = folder / "spark"
         scratch.mkdir(exist_ok=True)
         with (folder / "stderr").open("ab") as errors:
@@ -65,7 +65,6 @@ class Session:
                 env={
                     **spark.environment(),
                     **spark.kept_in(scratch),
-                    **home,
                     FOLDER: str(folder),
                     **_PATIENT,
                 },
@@ -153,7 +152,6 @@ class Sessions:
         need("java")
         folder.mkdir()
         self.folder = folder
-        self._home = spark.unpacked_home(folder / "home")
         self._all: list[Session] = []
         self._living: Session | None = None
         self._tasks = 0
@@ -191,7 +189,7 @@ class Sessions:
         self.end_left()
 
     def started(self, *words: str) -> Session:
-        session = Session(self.folder, self._home, *words)
+        session = Session(self.folder, *words)
         self._all.append(session)
         return session
 

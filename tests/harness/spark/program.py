@@ -176,6 +176,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def read_files(spark: SparkSession) -> str:
+    """What the session's JVM has of files in its memory."""
+    gateway: Any = spark.sparkContext._gateway
+    return Path(f"/proc/{gateway.proc.pid}/maps").read_text()
+
+
 def main(asked: dict[str, Any]) -> None:
     conf = {**CONF, "spark.jars": asked["jars"]}
     spark = session("local[2]", app="tests", conf=conf)
@@ -192,6 +198,7 @@ def main(asked: dict[str, Any]) -> None:
     }
     found["carried on"] = program.carry_on(topics)
     found["mistakes"] = program.mistakes(topics["job"])
+    found["start"] = {"archive": "classes.jsa" in read_files(spark)}
     sys.stdout.write(json.dumps(found) + "\n")
     spark.stop()
 
