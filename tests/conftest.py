@@ -1,9 +1,10 @@
 """Settings of the whole run, and the fixtures that all tests may use."""
 
+import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from harness.processes.golden import golden
 from harness.processes.lonely import alone
 from harness.suite.budgets import histories, pytest_terminal_summary
 from harness.suite.durations import Measured, Recording
+from harness.suite.loop import Loop
 from harness.suite.repeating import AtNight, Busy, Failures, Repeating
 from harness.suite.second_try import SecondTry
 from harness.suite.sharing import Sharing, Sorting
@@ -84,6 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--nightly"):
         settings.load_profile("nightly")
     plugins = config.pluginmanager
+    plugins.register(Loop(config))
     is_worker = hasattr(config, "workerinput")
     repeat, busy = config.getoption("--repeat"), config.getoption("--busy")
     if repeat > 1:
@@ -103,6 +106,18 @@ def pytest_configure(config: pytest.Config) -> None:
         plugins.register(AtNight(config))
     if config.getoption("--second-try"):
         plugins.register(SecondTry(config))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests live as long as the process: nothing of them is looked for as garbage, now
+    or between tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
