@@ -59,12 +59,14 @@ def _refused_deletion(
     return deletion.DeleteTopicsResponse(
         responses=[
             deletion.DeletableTopicResult(
-                name=state.name,
-                topic_id=state.topic_id,
+                name=name,
+                topic_id=topic_id,
                 error_code=refusal.code,
                 error_message=refusal.detail or None,
             )
-            for state in asked_topics(request)
+            for name, topic_id in dict.fromkeys(
+                (state.name, state.topic_id) for state in asked_topics(request)
+            )
         ]
     )
 
@@ -115,9 +117,26 @@ def _refused_altering(
 
 
 def _refused_election(
-    _request: electing.ElectLeadersRequest, refusal: Refusal
+    request: electing.ElectLeadersRequest, refusal: Refusal
 ) -> electing.ElectLeadersResponse:
-    return electing.ElectLeadersResponse(error_code=refusal.code, replica_election_results=[])
+    # Version 0 has no code for the whole: each partition that was named says why.
+    return electing.ElectLeadersResponse(
+        error_code=refusal.code,
+        replica_election_results=[
+            electing.ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=[
+                    electing.PartitionResult(
+                        partition_id=partition,
+                        error_code=refusal.code,
+                        error_message=refusal.detail or None,
+                    )
+                    for partition in asked.partitions
+                ],
+            )
+            for asked in request.topic_partitions or ()
+        ],
+    )
 
 
 def _refused_update(

@@ -161,6 +161,11 @@ class Call:
         its request then."""
         self.client.session.on_end.append(self.done)
 
+    def outlive_client(self) -> None:
+        """The opposite: the request is done to its end, so its memory counts until then."""
+        with contextlib.suppress(ValueError):
+            self.client.session.on_end.remove(self.done)
+
     def let_go(self) -> None:
         """What was copied is needed no more."""
         if self.kept_bytes:

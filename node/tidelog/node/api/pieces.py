@@ -91,6 +91,7 @@ def decided_in_pieces(
     call: Call, timeout_ms: int, items: Iterable[ItemT], kind: Kind[ItemT]
 ) -> Parting[Outcome]:
     """Have the controller decide on each of the items, some of them at a time."""
+    call.outlive_client()
     deadline = deadline_of(call, timeout_ms)
     turn, failed = Turn(), ErrorCode.NONE
     rows: Rows = {}

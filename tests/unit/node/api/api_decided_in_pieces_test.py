@@ -54,15 +54,15 @@ class Deciding:
             reply: Any = self.controller.everywhere(request)
         except Rejected as refused:
             reply = Refusal(refused.code, refused.detail)
-        self._say(forwarded.answer(reply))
+        self.say(forwarded.answer(reply))
         return True
 
     def fail_one(self, code: ErrorCode) -> None:
         """The piece under way has no answer."""
         self.pieces.append(Forwarded.read(self.bench.link.forwarded[-1][1]).message)
-        self._say(code)
+        self.say(code)
 
-    def _say(self, answer: bytes | ErrorCode) -> None:
+    def say(self, answer: bytes | ErrorCode) -> None:
         self.bench.link.done[-1](answer)
         turns(self.bench)
 
@@ -200,6 +200,21 @@ def test_a_wide_request_is_done_to_its_end_if_its_client_leaves(both: Deciding) 
     assert len(both.names()) == WIDE
 
 
+def test_memory_of_a_wide_request_counts_until_it_is_done_if_its_client_leaves(
+    both: Deciding,
+) -> None:
+    received = both.bench.broker.received
+    asked = both.start(k20.API, 6, deletion([f"no-{at}" for at in range(6_000)]))
+    both.decide_one()
+    kept = received.kept
+    assert kept > 0
+    asked.client.session.abandon()
+    assert received.kept == kept
+    while both.decide_one():
+        pass
+    assert received.kept == 0
+
+
 def deletion(names: list[str]) -> k20.DeleteTopicsRequest:
     states = [k20.DeleteTopicState(name=name) for name in names]
     return k20.DeleteTopicsRequest(topics=states, timeout_ms=1_000)
@@ -251,6 +266,23 @@ def test_a_wide_deletion_that_names_a_topic_in_no_way_is_refused(both: Deciding)
     assert {row.error_code for row in told.responses} == {ErrorCode.INVALID_REQUEST}
     assert told.responses[0].error_message == "Neither topic name nor id were specified."
     assert not both.pieces
+
+
+def refuse(both: Deciding, asked: Asked) -> Any:
+    """Have the controller answer each piece that it could not write its log."""
+    while len(both.pieces) < len(both.bench.link.forwarded):
+        forwarded = Forwarded.read(both.bench.link.forwarded[-1][1])
+        both.pieces.append(forwarded.message)
+        both.say(forwarded.answer(Refusal(ErrorCode.REQUEST_TIMED_OUT)))
+    assert both.bench.faults == []
+    return asked.answer()
+
+
+def test_a_refusal_of_a_piece_that_names_a_topic_twice_is_told(both: Deciding) -> None:
+    names = [f"no-{at}" for at in range(WIDE)]
+    told = refuse(both, both.start(k20.API, 6, deletion([*names, names[0]])))
+    assert [row.name for row in told.responses] == names
+    assert {row.error_code for row in told.responses} == {ErrorCode.REQUEST_TIMED_OUT}
 
 
 def test_many_topics_get_more_partitions_in_pieces(both: Deciding) -> None:
@@ -329,6 +361,16 @@ def test_an_election_of_no_known_kind_is_refused_as_a_whole(both: Deciding) -> N
     request = k43.ElectLeadersRequest(election_type=7, topic_partitions=named)
     assert elected(both, request).error_code == ErrorCode.INVALID_REQUEST
     assert len(both.pieces) == 1
+
+
+@pytest.mark.parametrize("count", [1, WIDE])
+def test_an_election_that_is_refused_tells_so_in_version_0(both: Deciding, count: int) -> None:
+    """It has no code for the whole, so that each partition must have one."""
+    named = [k43.TopicPartitions(topic="t", partitions=list(range(count)))]
+    request = k43.ElectLeadersRequest(topic_partitions=named)
+    (result,) = refuse(both, both.start(k43.API, 0, request)).replica_election_results
+    codes = [(row.partition_id, row.error_code) for row in result.partition_result]
+    assert codes == [(at, ErrorCode.REQUEST_TIMED_OUT) for at in range(count)]
 
 
 def test_all_leaders_of_a_large_cluster_are_elected_in_pieces(both: Deciding) -> None:
