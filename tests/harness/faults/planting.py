@@ -62,7 +62,9 @@ def kind_of(failure: Exception) -> str:
     frames = [frame for frame, _ in walk_tb(failure.__traceback__)]
     ours = [one for one in frames if _is_ours(one.f_code.co_filename)]
     name = ours[-1].f_globals["__name__"]
-    module = name.removeprefix("harness.") if "harness." in name else name.rpartition(".")[2]
+    module = (
+        name.removeprefix("harness.") if name.startswith("harness.") else name.rpartition(".")[2]
+    )
     rule = _RULE.match(str(failure))
     place = f"{type(failure).__name__} in {module}.{ours[-1].f_code.co_qualname}"
     return f"{place}: {rule[1]}" if rule else place
