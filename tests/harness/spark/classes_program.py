@@ -1,6 +1,6 @@
 """A session of Spark that does a little of all that tests do, so that its JVM loads the classes.
 
-Run as a program by `harness.spark`, which keeps what is loaded for the JVMs of tests.
+Run as a program by `harness.spark.setup`, which keeps what is loaded for the JVMs of tests.
 """
 
 import sys
