@@ -45,7 +45,7 @@ from tidelog.spark.datasource import (
 from tidelog.spark.exactly_once import Writer
 from tidelog.spark.options import Mode, SinkOptions, SourceOptions, sink_options, source_options
 from tidelog.spark.sink_commit import Sink
-from tidelog.spark.tasks import Point, TaskInfo, Written
+from tidelog.spark.tasks import Point, TaskInfo, Written, go_on
 from tidelog.tools.supervisor.proc import is_gone
 
 FOLDER = "SPARK_MATRIX_FOLDER"
@@ -378,13 +378,14 @@ class StruckBatchWriter(_Struck, DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, named: str) -> None:
         self.options = options
         self.named = named
+        self._of_tasks = BatchWriter(options, go_on)  # sent to them with their permit
 
     @property
     def _writer(self) -> BatchWriter:
         return BatchWriter(self.options, self.steps())
 
     def write(self, iterator: Iterator[Any]) -> Done:
-        return self.written(self._writer, iterator, 0)
+        return self.written(self._of_tasks, iterator, 0)
 
     def commit(self, messages: list[Any]) -> None:
         batch = self.told(messages)
@@ -400,13 +401,14 @@ class StruckStreamWriter(_Struck, DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, named: str) -> None:
         self.options = options
         self.named = named
+        self._of_tasks = StreamWriter(options, go_on)  # sent to them with their permit
 
     @property
     def _writer(self) -> StreamWriter:
         return StreamWriter(self.options, self.steps())
 
     def write(self, iterator: Iterator[Any]) -> Done:
-        return self.written(self._writer, iterator, -1)
+        return self.written(self._of_tasks, iterator, -1)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 -- Spark's
         batch = self.told(messages)
