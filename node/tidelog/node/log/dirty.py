@@ -48,6 +48,10 @@ class Dirty:
         self._asked = True
         self._want(now)
 
+    def forget(self) -> None:
+        """The log was deleted: it needs no flush, and nothing here keeps it in memory."""
+        self._want = _nobody
+
     def is_due(self, now: Instant, end: int, rules: FlushRules) -> bool:
         if self.since is None:
             return False
@@ -66,3 +70,7 @@ class Dirty:
         self._timed = False
         if self._asked:
             self._want(Instant(0))
+
+
+def _nobody(_when: Instant) -> None:
+    """The log is gone."""

@@ -709,5 +709,6 @@ class Log:
     def delete(self) -> None:
         """Close the files, and make none again for whoever still holds this object."""
         self._deleted = True
+        self.dirty.forget()
         self.abandon()
         self._closed = None

@@ -87,7 +87,19 @@ class Account:
         self._received.completed(self)
 
     def close(self) -> None:
+        """Its connection has ended, and is forgotten: memory must not wait for the collector of
+        garbage, which comes by very rarely."""
         self._received.leave(self)
+        self.wake = self.relax = _nothing
+        self.incomplete = _none
+
+
+def _nothing() -> None:
+    """There is no connection any more."""
+
+
+def _none() -> int:
+    return 0
 
 
 class _Line:

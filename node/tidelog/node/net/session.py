@@ -90,9 +90,10 @@ class Session:
         slots = self._slots
         pieces, self._ready = self._ready, []
         while slots and slots[0].pieces is not None:
-            answered = slots.popleft().pieces
-            assert answered is not None
-            pieces.extend(answered)
+            slot = slots.popleft()
+            assert slot.pieces is not None
+            pieces.extend(slot.pieces)
+            slot.on_abandoned = None  # it refers to what refers to the slot
         for piece in pieces:
             self.undelivered_bytes += len(piece)
         return pieces
@@ -105,6 +106,7 @@ class Session:
             slot = slots.popleft()
             if slot.pieces is None and slot.on_abandoned is not None:
                 slot.on_abandoned()
+            slot.on_abandoned = None
         ended, self.on_end = self.on_end, []
         for tell in ended:
             tell()
