@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -213,6 +214,29 @@ def test_it_is_told_that_a_client_connection_took_the_port_of_a_broker(keeper: P
     assert f"(pid {os.getpid()})" in sentence
     assert f"gets port {other}" in sentence
     keeper.close()
+
+
+def test_who_has_a_port_is_found_in_one_look_at_each_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a server whose process cannot be looked at there may be thousands of connections."""
+    rows = [f"0: 0100007F:2384 0100007F:{at:04X} 01 0 0 0 0 0 {at}" for at in range(1, 1_000)]
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/tcp").write_text("\n".join(["header", *rows]), encoding="ascii")
+    descriptors = tmp_path / "7" / "fd"
+    descriptors.mkdir(parents=True)
+    (descriptors / "0").symlink_to("socket:[0]")
+    looks: list[Path] = []
+    readlink = Path.readlink
+
+    def noted(path: Path) -> Path:
+        looks.append(path)
+        return readlink(path)
+
+    monkeypatch.setattr(Path, "readlink", noted)
+    monkeypatch.setattr(proc, "_PROC", tmp_path)
+    assert proc.holder(0x2384) is None
+    assert len(looks) == 1
 
 
 def test_free_ports_differ(keeper: PortKeeper) -> None:

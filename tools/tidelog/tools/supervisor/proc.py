@@ -1,5 +1,6 @@
 """What the kernel says of processes: who lives, who is stopped, who holds a port."""
 
+import contextlib
 import os
 import signal
 import time
@@ -153,13 +154,18 @@ def memory_of(pid: int) -> Memory:
 def holder(port: int) -> str | None:
     """Who listens on a TCP port, or else whose connection has it, for people; None where the kernel
     shows us no process."""
-    rows = [row for row in _sockets() if row.port == port]
-    rows.sort(key=lambda row: not row.listens)
-    for row in rows:
-        for folder in _PROC.iterdir():
-            if folder.name.isdecimal() and _holds(folder / "fd", f"socket:[{row.inode}]"):
-                return f"{_name(folder)} (pid {folder.name})"
-    return None
+    listens = {f"socket:[{row.inode}]": row.listens for row in _sockets() if row.port == port}
+    if not listens:
+        return None
+    found = None
+    # One look at each process: a server of another user may have thousands of connections.
+    for folder in _PROC.iterdir():
+        held = _links(folder / "fd") & listens.keys() if folder.name.isdecimal() else ()
+        if any(listens[link] for link in held):
+            return f"{_name(folder)} (pid {folder.name})"
+        if held and found is None:
+            found = f"{_name(folder)} (pid {folder.name})"
+    return found
 
 
 def listening_ports() -> set[int]:
@@ -208,11 +214,14 @@ def _sockets() -> list[_Socket]:
     return found
 
 
-def _holds(folder: Path, link: str) -> bool:
-    try:
-        return any(str(entry.readlink()) == link for entry in folder.iterdir())
-    except OSError:
-        return False  # another user's process, or one that just ended
+def _links(folder: Path) -> set[str]:
+    """What the descriptors of a process refer to, as far as we may know."""
+    links = set()
+    with contextlib.suppress(OSError):  # another user's process, or one that just ended
+        for entry in folder.iterdir():
+            with contextlib.suppress(OSError):  # it was just closed
+                links.add(str(entry.readlink()))
+    return links
 
 
 def _name(folder: Path) -> str:
