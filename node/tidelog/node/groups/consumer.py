@@ -77,6 +77,8 @@ class ConsumerGroup:
         self._unchanged_until: dict[str, Instant] = {}
         """How long to wait for the confirmation of a member that owned just what it was left with
         when it was asked to give something up."""
+        self._last_owned: dict[str, set[tuple[Uuid, int]]] = {}
+        """What each member listed when it last told what it owns, as far as it told this broker."""
         self._patterns: dict[str, Pattern] = {}
         self._topics_seen: int | None = None
         """The version of the topics that the log is true of."""
@@ -216,12 +218,17 @@ class ConsumerGroup:
         answer, also while it has yet to apply what it was told before. In another request a list
         says that something was applied.
         """
-        until = self._unchanged_until.get(member.member_id)
-        kept = pairs_of(member.assigned)
-        repeats = request.is_full and set(request.owned or ()) == kept
-        if until is None or not (request.owned is None or repeats):
+        name = member.member_id
+        until, kept = self._unchanged_until.get(name), pairs_of(member.assigned)
+        if request.owned is not None and not self._repeats(request, name, kept):
             return request.owned
-        return tuple(kept) if until <= now else None
+        return None if until is None or now < until else tuple(kept)
+
+    def _repeats(self, request: ConsumerHeartbeat, name: str, kept: set[tuple[Uuid, int]]) -> bool:
+        """Whether a list of just what a member keeps is no news of it."""
+        if request.epoch == 0 or not request.is_full or set(request.owned or ()) != kept:
+            return False
+        return name in self._unchanged_until or self._last_owned.get(name) == kept
 
     def _wait_for_confirmation(
         self, now: Instant, member: Member, request: ConsumerHeartbeat
@@ -232,6 +239,8 @@ class ConsumerGroup:
         apply more, and then says that first. If it says nothing new for a session, it owns no more.
         """
         name = member.member_id
+        if request.owned is not None:
+            self._last_owned[name] = set(request.owned)
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._unchanged_until.pop(name, None)
         elif request.owned is not None:
@@ -407,6 +416,7 @@ class ConsumerGroup:
         for name in names:
             self._heard_until.pop(name, None)
             self._unchanged_until.pop(name, None)
+            self._last_owned.pop(name, None)
             self._revoke_until.pop(name, None)
             self._owes_until.pop(name, None)
 

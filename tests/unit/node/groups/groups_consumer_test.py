@@ -143,6 +143,25 @@ def test_the_same_list_sent_again_does_not_confirm_before_the_client_applied_wha
     assert (partitions(first), partitions(second)) == ([0, 1], [2])
 
 
+def test_a_full_list_that_the_first_lost_answer_brings_about_does_not_confirm_either() -> None:
+    """The heartbeat whose answer asked the member to give something up had no list at all."""
+    group = group_of(t=2)
+    first = Client(group, "a", "t")
+    first.beat()
+    group.topics.set(t=3)
+    first.beat(late=True)
+    second = Client(group, "b", "t")
+    second.beat()
+    group.heartbeat(ConsumerHeartbeat(group="g", member_id="a", epoch=first.epoch))
+    first.beat(full=True)
+    assert partitions(first) == [0, 1, 2], "it applied the earlier answer while it asked"
+    assert second.beat().assigned is None, "the first has not said that it gave up"
+    first.beat()
+    second.beat()
+    assert (partitions(first), partitions(second)) == ([0, 1], [2])
+    assert group.group.state == "Stable"
+
+
 def test_after_a_fail_over_a_member_that_sends_all_it_knows_is_not_waited_for() -> None:
     """The wait is not in the log; clients send all to a coordinator that they come to."""
     group = group_of(t=2)
