@@ -11,6 +11,7 @@ from typing import Final
 
 from tidelog.clients.producer.sender import Identity
 from tidelog.spark.sink_markers import PartMarker, Rows, SinkMarker
+from tidelog.spark.sink_permits import NEVER_REPLACED
 from tidelog.spark.tasks import SinkError, TaskInfo, Total, Written
 
 RENEWED_AFTER_MS: Final = 3_600_000
@@ -65,8 +66,12 @@ class Decision:
 
 
 def check_permit(rules: Rules, task: TaskInfo, now: Identity) -> None:
-    """Refuse a task that begins after the driver of its job has given the job up."""
-    if task.permit in {None, now}:
+    """Refuse a task that begins after the driver of its job has given the job up.
+
+    A coordinator forgets an id that was not used for long (transactional.id.expiration.ms). Then
+    nobody has replaced the permit for as long, and a query that runs on must not fail by it.
+    """
+    if task.permit in {None, now} or now == NEVER_REPLACED:
         return
     raise SinkError(
         f"{rules.name}: the driver gave micro-batch {task.batch} up before task {task.partition} "

@@ -21,6 +21,7 @@ from tidelog.spark.sink_decisions import (
     whole_is_written,
 )
 from tidelog.spark.sink_markers import Ending, PartMarker, Rows, SinkMarker
+from tidelog.spark.sink_permits import NEVER_REPLACED
 from tidelog.spark.tasks import Kept, Open, SinkError, TaskInfo, Total, Written
 
 RULES = Rules("s")
@@ -83,6 +84,14 @@ class TestATask:
         late = replace(task(3), permit=Identity(1, 2))
         with pytest.raises(SinkError, match=f"gave micro-batch {N} up before task 3 began"):
             check_permit(RULES, late, now)
+
+    def test_begins_if_the_coordinator_has_forgotten_its_permit(self) -> None:
+        """An id that is not used for a week expires: while a query runs that failed before."""
+        check_permit(RULES, replace(task(), permit=Identity(1, 2)), NEVER_REPLACED)
+
+    def test_is_refused_if_a_permit_was_made_since_its_job_was_planned(self) -> None:
+        with pytest.raises(SinkError, match="gave micro-batch"):
+            check_permit(RULES, replace(task(), permit=NEVER_REPLACED), Identity(1, 0))
 
     def test_of_a_new_sink_is_written(self) -> None:
         assert not part_is_written(RULES, task(batch=0), None, None)
