@@ -21,7 +21,7 @@ NOTHING, ALL = [0, 0], [ROWS, ROWS]
 def run(cluster: Cluster, folder: Path) -> dict[str, Any]:
     need("java")
     asked = json.dumps({"bootstrap": cluster.bootstrap, "folder": str(folder)})
-    told = {**spark.kept_in(folder), **spark.unpacked_home(folder / "home"), GATE: str(folder)}
+    told = {**spark.kept_in(folder), GATE: str(folder)}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "harness.spark.failures", asked],
         env={**spark.environment(), **told},
