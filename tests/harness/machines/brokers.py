@@ -113,6 +113,7 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.forwarded: list[tuple[int, bytes]] = []
+        self.deadlines: list[Instant] = []
         self.done: list[Callable[[bytes | ErrorCode], None]] = []
         self.next_id = 1000
 
@@ -127,6 +128,7 @@ class FakeLink:
         assert client_address
         assert deadline
         self.forwarded.append((api_key, frame))
+        self.deadlines.append(deadline)
         self.done.append(done)
 
     def allocate_producer_ids(

@@ -90,15 +90,19 @@ def text_weight(text: str | None) -> int:
 def decided_in_pieces(
     call: Call, timeout_ms: int, items: Iterable[ItemT], kind: Kind[ItemT]
 ) -> Parting[Outcome]:
-    """Have the controller decide on each of the items, some of them at a time."""
+    """Have the controller decide on each of the items, some of them at a time.
+
+    The client's time-out is for each piece: a short one must not leave a part of the items undone.
+    """
     call.outlive_client()
-    deadline = deadline_of(call, timeout_ms)
+    last = deadline_of(call, limits.FORWARD_TIMEOUT_MS)
     turn, failed = Turn(), ErrorCode.NONE
     rows: Rows = {}
     is_any_decided = False
     families = yield from _families(items, kind, rows, turn)
     for piece in _pieces(families.values(), kind):
         if failed is ErrorCode.NONE:
+            deadline = min(deadline_of(call, timeout_ms), last)
             said = yield _asking(call, kind.request(piece), deadline)
             failed = _taken(call, kind, piece, said, rows)
             is_any_decided |= failed is ErrorCode.NONE

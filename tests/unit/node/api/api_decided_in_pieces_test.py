@@ -3,6 +3,7 @@
 The controller is a real one, without its log and socket.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from harness.machines.controllers import Controlled
 from harness.machines.group_bench import Asked, GroupBench
 from tidelog.coordinator.controller.forwarding import Forwarded
 from tidelog.kernel import limits
+from tidelog.kernel.instant import Instant, ms
 from tidelog.node.runtime.shard_host import Refusal
 from tidelog.wire.errors import ErrorCode, Rejected
 from tidelog.wire.messages import k19_create_topics as k19
@@ -198,6 +200,30 @@ def test_a_wide_request_is_done_to_its_end_if_its_client_leaves(both: Deciding) 
     while both.decide_one():
         pass
     assert len(both.names()) == WIDE
+
+
+def test_a_wide_request_with_a_short_time_out_goes_on_as_long_as_its_pieces_are_decided(
+    both: Deciding,
+) -> None:
+    """Some clients give 0: they do not want to wait until all brokers know the topics."""
+    asked = both.start(k19.API, 7, creation(topics(WIDE), timeout_ms=0))
+    both.bench.now = Instant(both.bench.now + ms(900))
+    while both.decide_one():
+        assert both.bench.link.deadlines[-1] - both.bench.now <= ms(1_000)
+        both.bench.now = Instant(both.bench.now + ms(900))
+    waits = [after - before for before, after in pairwise(both.bench.link.deadlines)]
+    assert len(waits) >= 5
+    assert set(waits) == {ms(900)}
+    assert {row.error_code for row in asked.answer().topics} == {0}
+
+
+def test_a_wide_request_ends_after_the_longest_time_that_any_may_take(both: Deciding) -> None:
+    began = both.bench.now
+    both.start(k19.API, 7, creation(topics(WIDE), timeout_ms=60_000))
+    both.bench.now = Instant(both.bench.now + ms(20_000))
+    both.decide_one()
+    last = Instant(began + ms(limits.FORWARD_TIMEOUT_MS))
+    assert both.bench.link.deadlines == [last, last]
 
 
 def test_memory_of_a_wide_request_counts_until_it_is_done_if_its_client_leaves(
