@@ -20,6 +20,10 @@ def test_nobody_meets_records_of_an_earlier_topic(histories: Histories) -> None:
     histories.run(lambda seed: Recreations(seed).run())
 
 
+def test_a_topic_is_whole_once_its_leader_has_heard_who_is_in_sync() -> None:
+    Recreations(65_000_035).run()
+
+
 def _takes_any(_: Hosting, image: MetadataImage, log: Log) -> bool:
     """A log is the topic's that has its name, whoever it was made for."""
     return log.name.topic in image.names

@@ -119,8 +119,12 @@ class Recreations:
             self.cluster.run(self.rng.choice([0, 5, 200]))
 
     def _is_whole(self) -> bool:
+        """The leader must have heard of it, or it still refuses writes."""
         view = self.cluster.view()
         if set(view.isr) != set(view.replicas) or view.leader not in self.cluster.lives:
+            return False
+        leader = self.cluster.replica(view.leader).leader
+        if leader is None or set(leader.in_sync) != set(view.replicas):
             return False
         replicas = [self.cluster.replica(one) for one in view.replicas]
         return len({(one.log.end, one.high_watermark) for one in replicas}) == 1
