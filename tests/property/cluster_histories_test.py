@@ -35,7 +35,7 @@ three: what a killed broker had left unflushed stayed so after its start, where 
 or nobody led. The last three: the witness counted a record's age from its first acknowledgement,
 also on a replica that had just come back and taken it."""
 
-SICK_ONCE_FAILED = [59, 5012, 5084, 5530, 5860, 2262, 3290, 62_000_055]
+SICK_ONCE_FAILED = [59, 5012, 5084, 5530, 5860, 2262, 3290, 62_000_055, 65_000_316]
 """A cut whose sync found no room was tried again as if nothing had happened. One that found none
 for the epochs left the high watermark above the log. A segment whose snapshot found none was not
 synced by its name. A full cut that found none left no segment. Who came back without a directory

@@ -124,14 +124,19 @@ class Truth:
 
     def may_grow(self, replica: Replica, *, is_news: bool) -> bool:
         """Not by what is no news after an unclean election, nor by who leads in an epoch that one
-        ended."""
-        if replica.leader is not None and replica.leader.epoch < self.lossy_epoch:
+        ended, also if it hears of that in this very turn."""
+        if epoch_of(replica) < self.lossy_epoch:
             return False
         return is_news or not self.is_lossy
 
     def before(self, epoch: int) -> int:
         """How many pieces were committed in earlier epochs."""
         return bisect_left(self.committed, epoch)
+
+
+def epoch_of(replica: Replica) -> int:
+    """In which it leads, or has led until now."""
+    return replica.log.latest_epoch if replica.leader is None else replica.leader.epoch
 
 
 class Witness:
@@ -233,8 +238,7 @@ class Witness:
         led, copy.led = copy.led, replica.leader is not None
         if rose and (led or copy.led) and replica.follower is None and high > truth.end:
             # It leads, or has until this very turn.
-            epoch = replica.log.latest_epoch if replica.leader is None else replica.leader.epoch
-            truth.grow(copy.between(truth.end, high), epoch)
+            truth.grow(copy.between(truth.end, high), epoch_of(replica))
             return True
         if not self.is_strict or truth.is_lossy:
             return False
