@@ -73,7 +73,8 @@ def commit_beginning(bootstrap: str, group: str) -> None:
     asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
     done = asked[group].result(COMMITTED_S).topic_partitions
     assert done is not None
-    assert [one.error for one in done if one.error is not None] == []
+    refused = [f"{one.partition}: {one.error}" for one in done if one.error is not None]
+    assert refused == [], refused
 
 
 class Band:
@@ -237,13 +238,14 @@ class GroupSoak:
         """What was wrong in the end."""
         words = ("--partitions", str(PARTITIONS), "--replication-factor", "3")
         self._cluster.done("topic", "create", TOPIC, *words, "-c", "min.insync.replicas=2")
-        feed = Feed(self._cluster.bootstrap)
-        feed.start()
+        self._cluster.until_heard()  # librdkafka commits once, also if the topic is not known yet
         self._groups = [
             Group(self._cluster, "classic", CLASSIC),
             Group(self._cluster, "consumer", CONSUMER),
             Group(self._cluster, CHANGING, MIXED),
         ]
+        feed = Feed(self._cluster.bootstrap)
+        feed.start()
         try:
             self._are_shared()
             for kind in drawn(self._rng, self._steps, seconds):
