@@ -230,6 +230,20 @@ def test_all_offsets_are_told_as_they_were_at_one_moment(bench: GroupBench) -> N
     assert found(stable) == [(at, 0) for at in range(WIDE)]
 
 
+def test_all_offsets_of_a_group_are_told_with_what_transactions_may_change(
+    bench: GroupBench,
+) -> None:
+    start_commit(bench, range(WIDE))
+    turns(bench)
+    start_in_transaction(bench, [0, WIDE - 1])
+    answer(bench)
+    asked = start_fetch(bench, None, require_stable=True)
+    turns(bench)
+    told = found(asked)
+    assert told[0] == told[-1] == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert told[1:-1] == [(at, 0) for at in range(1, WIDE - 1)]
+
+
 def test_no_part_is_committed_of_a_topic_that_only_has_the_name_of_the_one_meant(
     bench: GroupBench,
 ) -> None:

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from harness.machines.classic_clients import Client, described, form, listed, subscription
+from harness.machines.classic_clients import (
+    SESSION_MS,
+    Client,
+    described,
+    form,
+    join_all,
+    listed,
+    subscription,
+)
 from harness.machines.group_bench import GroupBench, commit, elected_again, fetch_offsets
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages import (
@@ -316,3 +324,46 @@ def test_a_static_member_that_is_away_while_the_others_sync_is_given_up(bench: G
     bench.later(5_000)
     assert {one.member_id for one in described(bench).members} == {other.member_id}
     assert other.beat() == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_members_that_a_new_coordinator_loads_have_their_whole_session_ahead(
+    bench: GroupBench,
+) -> None:
+    form(bench, Client(bench))
+    bench.later(SESSION_MS - 1_000)
+    elected_again(bench, epoch=1)
+    bench.load()
+    bench.later(SESSION_MS - 1)
+    assert described(bench).group_state == "Stable"
+    bench.later(1)
+    assert described(bench).group_state == "Empty"
+
+
+def test_a_new_coordinator_waits_for_all_to_join_for_as_long_as_a_rebalance_takes(
+    bench: GroupBench,
+) -> None:
+    """The group had joined, and its leader had not shared out anything yet."""
+    comes, stays_away = (Client(bench, session_ms=300_000, rebalance_ms=5_000) for _ in range(2))
+    join_all(bench, comes, stays_away)
+    elected_again(bench, epoch=1)
+    bench.load()
+    assert described(bench).group_state == "PreparingRebalance"
+    joining = comes.start_joining()
+    bench.later(4_999)
+    assert joining.answer() is None
+    bench.later(1)
+    assert comes.take(joining.answer()) == 0
+    assert comes.members == [comes.member_id]
+
+
+def test_a_new_coordinator_takes_a_group_with_one_assignment_for_shared_out(
+    bench: GroupBench,
+) -> None:
+    """A member may have been given nothing."""
+    leads, follows = Client(bench), Client(bench)
+    join_all(bench, leads, follows)
+    assert leads.leads
+    assert leads.start_syncing({leads.member_id: b"all"}).answer().error_code == 0
+    elected_again(bench, epoch=1)
+    bench.load()
+    assert described(bench).group_state == "Stable"

@@ -67,6 +67,20 @@ def test_a_member_is_given_its_partitions_and_the_group_is_described(bench: Grou
     assert listed(bench) == [("g", "consumer", "Stable", "consumer")]
 
 
+def test_a_member_is_described_with_the_expression_that_it_reads_by(bench: GroupBench) -> None:
+    request = k68.ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_regex="t.*",
+        topic_partitions=[],
+    )
+    bench.ask(k68.API, 1, request)
+    (member,) = described(bench).members
+    assert (member.subscribed_topic_regex, member.subscribed_topic_names) == ("t.*", [])
+
+
 def test_who_joins_in_version_0_is_given_an_id(bench: GroupBench) -> None:
     answer = heartbeat(bench, 0, version=0, member="")
     assert answer.error_code == 0

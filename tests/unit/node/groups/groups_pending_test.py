@@ -148,6 +148,14 @@ def test_an_offset_does_not_expire_while_a_transaction_may_change_it(bench: Grou
     assert fetch_offsets(bench, "g") == {}
 
 
+def test_an_offset_is_kept_for_exactly_as_long_as_is_set(bench: GroupBench) -> None:
+    commit(bench, "g", {"t": [1]})
+    bench.later(HOUR_MS - 1)
+    assert fetch_offsets(bench, "g") == {("t", 0): 1}
+    bench.later(1)
+    assert fetch_offsets(bench, "g") == {}
+
+
 def test_a_group_stays_while_a_transaction_commits_for_it(bench: GroupBench) -> None:
     """Its members are gone, and all that it committed so far is too old."""
     client = Client(bench)
