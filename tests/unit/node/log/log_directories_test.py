@@ -64,6 +64,14 @@ def checkpoint(logs: LogDirectories) -> None:
         one.checkpointed(written)
 
 
+def write_kept(logs: LogDirectories) -> None:
+    for one in logs.working:
+        file = one.take_kept()
+        if file is not None:
+            file.write()
+            one.kept.ended(well=True)
+
+
 @pytest.fixture
 def lives() -> Lives:
     return Lives()
@@ -211,6 +219,23 @@ def test_what_lies_in_a_directory_that_failed_is_offline_and_all_else_goes_on(
     assert filled(logs, 2).directory.path == "b/t-2"
     assert logs.is_out(("t", Partition(0)))
     assert not logs.is_out(("t", Partition(1)))
+
+
+def test_a_log_that_is_kept_may_be_found_whole_until_it_is_struck_and_that_is_written(
+    lives: Lives,
+) -> None:
+    logs = lives.start("a", "b")
+    filled(logs, 0)
+    key = ("t", Partition(0))
+    assert not logs.may_be_kept(key)
+    assert not logs.may_be_kept(("unknown", Partition(0)))
+    logs.keep(key, TOPIC_ID)
+    write_kept(logs)
+    assert logs.may_be_kept(key)
+    logs.strike(key)
+    assert logs.may_be_kept(key), "the file still says so"
+    write_kept(logs)
+    assert not logs.may_be_kept(key)
 
 
 def test_a_log_that_cannot_be_put_aside_ends_its_directory(lives: Lives) -> None:

@@ -265,3 +265,33 @@ def test_the_high_watermark_never_goes_back_and_never_passes_the_end(steps: list
         end += step
         leader.appended(START, Offset(end))
         assert before <= leader.high_watermark <= end
+
+
+def test_a_minimum_that_the_topic_asks_for_counts_at_once_and_is_news_once() -> None:
+    leader = leader_of(view(isr=(ONE, TWO)), min_in_sync=1)
+    assert leader.enough_in_sync()
+    assert leader.asks_min_in_sync(3)
+    assert not leader.enough_in_sync()
+    assert not leader.asks_min_in_sync(3)
+    assert leader.asks_min_in_sync(2)
+    assert leader.enough_in_sync()
+    assert leader.asks_min_in_sync(3), "it was taken back meanwhile"
+
+
+def test_a_proposal_is_under_way_until_a_later_partition_epoch_comes() -> None:
+    """A record that only changes what the topic asks for decides on no proposal."""
+    leader = leader_of(view(isr=(ONE, TWO), partition_epoch=4), end=5)
+    vouch(leader, TWO, 5)
+    vouch(leader, THREE, 5)
+    assert propose(leader, 0, THREE) is not None
+    leader.confirmed(view(isr=(ONE, TWO), partition_epoch=4), 2)
+    assert leader.proposing
+    leader.confirmed(view(isr=(ONE, TWO, THREE), partition_epoch=5), 2)
+    assert not leader.proposing
+
+
+def test_neither_a_stranger_nor_one_that_is_in_sync_may_join() -> None:
+    leader = leader_of(view(isr=(ONE, TWO)), end=5)
+    for broker in (TWO, THREE):
+        vouch(leader, broker, 5)
+    assert [leader.may_join(one) for one in (TWO, THREE, BrokerId(9))] == [False, True, False]
