@@ -107,3 +107,20 @@ def test_brokers_know_as_much_as_the_feed_itself() -> None:
     image = MetadataImage()
     image.load(whole.message.offset, whole.message.records)
     assert image == feed.image
+
+
+def test_what_is_kept_is_bounded_over_many_batches() -> None:
+    """The oldest go first, as many as must."""
+    feed = Feed(MetadataImage())
+    half = METADATA_RECORDS_KEPT // 2
+    for _ in range(3):
+        feed.committed(batch(half))
+    assert sent(feed, session(half - 1))[0] == (half, half)
+    assert isinstance(feed.open(session(half - 2))[0].message, Snapshot)
+
+
+def test_the_latest_batch_is_kept_however_large_it_is() -> None:
+    feed = Feed(MetadataImage())
+    feed.committed(batch(10))
+    feed.committed(batch(METADATA_RECORDS_KEPT + 1))
+    assert sent(feed, session(9))[0] == (10, METADATA_RECORDS_KEPT + 1)
