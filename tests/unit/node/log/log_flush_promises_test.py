@@ -7,6 +7,7 @@ from harness.logs.batches import NOW, NOW_MS, TOPIC_ID, batch, flush, open_logs,
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.flush_policy import FlushRules
 from tidelog.node.log.log import Log
+from tidelog.node.log.rounds import want_what_was_left
 from tidelog.node.log.settings import LogSettings
 
 COMMIT = LogSettings(flush=FlushRules(commit=True))
@@ -99,6 +100,36 @@ def test_a_log_that_another_flush_has_is_in_no_round() -> None:
     work = rounds.begin(NOW)
     assert work is not None
     assert work.logs == ((log, 4),)
+
+
+def test_a_log_that_nobody_wants_flushed_any_more_is_in_no_round() -> None:
+    life = Life(COMMIT)
+    produce(life.log, batch(2))
+    life.logs.rounds.want(life.log, NOW)
+    life.logs.rounds.forget(life.log)
+    assert life.logs.rounds.begin(NOW) is None
+
+
+def test_what_a_killed_process_owed_is_flushed_after_the_start() -> None:
+    life = Life(COMMIT)
+    produce(life.log, batch(2))
+    life.kill()
+    assert life.log.owes_flush
+    want_what_was_left([life.log], NOW)
+    work = life.logs.rounds.begin(NOW)
+    assert work is not None
+    assert work.logs == ((life.log, 2),)
+
+
+def test_a_log_that_is_flushed_owes_nothing_at_the_start() -> None:
+    life = Life(COMMIT)
+    produce(life.log, batch(2))
+    flush(life.log)
+    life.checkpoint()
+    life.kill()
+    assert not life.log.owes_flush
+    want_what_was_left([life.log], NOW)
+    assert life.logs.rounds.begin(NOW) is None
 
 
 def test_a_log_that_begins_again_elsewhere_is_flushed_up_to_there() -> None:

@@ -295,3 +295,19 @@ def test_neither_a_stranger_nor_one_that_is_in_sync_may_join() -> None:
     for broker in (TWO, THREE):
         vouch(leader, broker, 5)
     assert [leader.may_join(one) for one in (TWO, THREE, BrokerId(9))] == [False, True, False]
+
+
+def test_a_leader_is_level_once_all_that_are_in_sync_hold_all_there_is() -> None:
+    leader = leader_of(view(isr=(ONE, TWO)), end=5)
+    vouch(leader, TWO, 4)
+    assert not leader.is_level()
+    vouch(leader, TWO, 5)
+    assert leader.is_level(), "the third is not in sync"
+
+
+def test_a_follower_that_held_all_was_level_until_there_was_more() -> None:
+    leader = leader_of(view(isr=(ONE, TWO)))
+    vouch(leader, TWO, 0)
+    leader.appended(at(9_000), Offset(3))
+    assert leader.behind(at(19_000), LAG_MAX) == []
+    assert leader.behind(at(19_001), LAG_MAX) == [TWO]
