@@ -13,6 +13,7 @@ from hypothesis.internal.conjecture import providers
 
 from harness.clients.dropped_sockets import forgive_kafka_python
 from harness.faults.planting import planting
+from harness.mutants.judging import Told
 from harness.processes.cluster import cluster, fresh_cluster
 from harness.processes.golden import golden
 from harness.processes.lonely import alone
@@ -98,6 +99,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     plugins.register(Sharing())
     plugins.register(Recording(config))
+    plugins.register(Told())
     if repeat > 1:
         plugins.register(Failures(repeat))
     if busy:
