@@ -157,15 +157,14 @@ def holder(port: int) -> str | None:
     listens = {f"socket:[{row.inode}]": row.listens for row in _sockets() if row.port == port}
     if not listens:
         return None
-    found = None
     # One look at each process: a server of another user may have thousands of connections.
-    for folder in _PROC.iterdir():
-        held = _links(folder / "fd") & listens.keys() if folder.name.isdecimal() else ()
-        if any(listens[link] for link in held):
-            return f"{_name(folder)} (pid {folder.name})"
-        if held and found is None:
-            found = f"{_name(folder)} (pid {folder.name})"
-    return found
+    folders = (folder for folder in _PROC.iterdir() if folder.name.isdecimal())
+    held = ((folder, _links(folder / "fd") & listens.keys()) for folder in folders)
+    found = [(any(listens[link] for link in links), folder) for folder, links in held if links]
+    if not found:
+        return None
+    _, folder = max(found, key=lambda one: one[0])
+    return f"{_name(folder)} (pid {folder.name})"
 
 
 def listening_ports() -> set[int]:
