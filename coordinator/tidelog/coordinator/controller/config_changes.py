@@ -61,7 +61,8 @@ class Operation(IntEnum):
 
 class _Outcome(Struct):
     resource: _Resource
-    refused: Rejected | None = None
+    code: ErrorCode = ErrorCode.NONE
+    detail: str | None = None
     records: Sequence[ConfigChanged] = ()
 
 
@@ -71,8 +72,8 @@ def alter_configs(
     outcomes = _Changes(image, settings).decide(request.resources, _replaced)
     rows = [
         replacing.AlterConfigsResourceResponse(
-            error_code=_code(one),
-            error_message=_detail(one),
+            error_code=one.code,
+            error_message=one.detail,
             resource_type=one.resource.resource_type,
             resource_name=one.resource.resource_name,
         )
@@ -90,8 +91,8 @@ def incremental_alter_configs(
     outcomes = _Changes(image, settings).decide(request.resources, _altered)
     rows = [
         altering.AlterConfigsResourceResponse(
-            error_code=_code(one),
-            error_message=_detail(one),
+            error_code=one.code,
+            error_message=one.detail,
             resource_type=one.resource.resource_type,
             resource_name=one.resource.resource_name,
         )
@@ -141,7 +142,8 @@ class _Changes:
             else:
                 raise _bad(f"Unknown resource type {resource.resource_type}")
         except Rejected as refused:
-            return _Outcome(resource, refused)
+            # Not the exception itself, which refers to the frames that refer to the outcome.
+            return _Outcome(resource, refused.code, refused.detail or None)
         return _Outcome(resource, records=records)
 
     def _topic(self, resource: _ResourceT, wanted: _Wanted[_ResourceT]) -> list[ConfigChanged]:
@@ -333,14 +335,6 @@ def _differences(
 
 def _records(outcomes: Iterable[_Outcome]) -> tuple[MetadataRecord, ...]:
     return tuple(record for one in outcomes for record in one.records)
-
-
-def _code(outcome: _Outcome) -> ErrorCode:
-    return ErrorCode.NONE if outcome.refused is None else outcome.refused.code
-
-
-def _detail(outcome: _Outcome) -> str | None:
-    return None if outcome.refused is None else outcome.refused.detail or None
 
 
 def _bad(detail: str) -> Rejected:

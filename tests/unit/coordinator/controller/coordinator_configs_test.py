@@ -1,5 +1,7 @@
 """AlterConfigs and IncrementalAlterConfigs as the controller decides them."""
 
+import gc
+
 import pytest
 
 from harness.machines.controllers import ONE, TWO, Controlled, topic
@@ -191,6 +193,20 @@ def test_one_resource_fails_without_its_neighbours(controlled: Controlled) -> No
         ErrorCode.INVALID_REQUEST,
     ]
     assert controlled.image.names["t"].configs["retention.ms"] == "8"
+
+
+def test_a_refused_change_leaves_nothing_to_the_collector_of_garbage(
+    controlled: Controlled,
+) -> None:
+    """It would keep the whole request, of up to 8 MiB, until a collection that comes rarely."""
+    resource = on("t", entry("retention.ms", "x"))
+    gc.collect()
+    gc.disable()
+    try:
+        refused(controlled, resource)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_a_resource_or_a_key_named_twice_is_not_changed(controlled: Controlled) -> None:
