@@ -47,9 +47,11 @@ def _weight_of_new(topic: creation.CreatableTopic, default: int) -> int:
 
 
 def _partitions_of_new(topic: creation.CreatableTopic, default: int) -> int:
+    """Not more than a topic may have: the controller refuses such a topic, and says why."""
     if topic.assignments:
         return len(topic.assignments)
-    return default if topic.num_partitions == -1 else max(0, topic.num_partitions)
+    asked = default if topic.num_partitions == -1 else topic.num_partitions
+    return min(max(0, asked), limits.PARTITIONS_PER_TOPIC_MAX)
 
 
 def _not_created(

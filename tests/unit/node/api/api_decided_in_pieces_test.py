@@ -92,6 +92,11 @@ def test_topics_of_many_settings_are_created_in_pieces(both: Deciding) -> None:
     assert max(len(piece.topics) for piece in both.pieces) <= 5
 
 
+def test_a_topic_of_more_partitions_than_any_may_have_is_refused_for_that(both: Deciding) -> None:
+    told = both.ask(k19.API, 7, creation(topics(1, num_partitions=1_000_000_000)))
+    assert [row.error_code for row in told.topics] == [ErrorCode.INVALID_PARTITIONS]
+
+
 def test_topics_of_more_partitions_than_a_request_may_make_are_refused(both: Deciding) -> None:
     told = both.ask(k19.API, 7, creation(topics(11, num_partitions=1_000)))
     assert {row.error_code for row in told.topics} == {ErrorCode.POLICY_VIOLATION}
