@@ -239,14 +239,11 @@ class GroupSoak:
         words = ("--partitions", str(PARTITIONS), "--replication-factor", "3")
         self._cluster.done("topic", "create", TOPIC, *words, "-c", "min.insync.replicas=2")
         self._cluster.until_heard()  # librdkafka commits once, also if the topic is not known yet
-        self._groups = [
-            Group(self._cluster, "classic", CLASSIC),
-            Group(self._cluster, "consumer", CONSUMER),
-            Group(self._cluster, CHANGING, MIXED),
-        ]
         feed = Feed(self._cluster.bootstrap)
         feed.start()
         try:
+            for name, kinds in (("classic", CLASSIC), ("consumer", CONSUMER), (CHANGING, MIXED)):
+                self._groups.append(Group(self._cluster, name, kinds))
             self._are_shared()
             for kind in drawn(self._rng, self._steps, seconds):
                 group = self._rng.choice(self._groups)
