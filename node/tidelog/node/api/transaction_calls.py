@@ -61,30 +61,26 @@ def forward(
 def ask(call: Call, request: object, answer: Callable[[Any | ErrorCode], Any]) -> None:
     """Have a request answered that is not the client's own; `answer` makes the response of it."""
 
-    def done(_now: Instant, said: bytes | ErrorCode) -> None:
-        if call.abandoned:
-            return
-        message: Any = said
-        if not isinstance(said, ErrorCode):
-            _, message = decode_response(call.api, call.version, memoryview(said))
-        call.answer(answer(message))
+    def then(said: Any | ErrorCode) -> None:  # noqa: ANN401 -- each API has its own answer
+        if not call.abandoned:
+            call.answer(answer(said))
 
-    _send(call, joined(encode_request(call.api, call.version, 0, None, request))[4:], done)
+    _ask(call, request, then)
 
 
 def asking(call: Call, request: object) -> Asking:
     """Have a part of the client's request answered: by a response, or by why there is none."""
+    return Asking(lambda then: _ask(call, request, then))
 
-    def begin(then: Callable[[Any | ErrorCode], None]) -> None:
-        def done(_now: Instant, said: bytes | ErrorCode) -> None:
-            message: Any = said
-            if not isinstance(said, ErrorCode):
-                _, message = decode_response(call.api, call.version, memoryview(said))
-            then(message)
 
-        _send(call, joined(encode_request(call.api, call.version, 0, None, request))[4:], done)
+def _ask(call: Call, request: object, then: Callable[[Any | ErrorCode], None]) -> None:
+    def done(_now: Instant, said: bytes | ErrorCode) -> None:
+        message: Any = said
+        if not isinstance(said, ErrorCode):
+            _, message = decode_response(call.api, call.version, memoryview(said))
+        then(message)
 
-    return Asking(begin)
+    _send(call, joined(encode_request(call.api, call.version, 0, None, request))[4:], done)
 
 
 def _send(call: Call, frame: bytes, done: Callable[[Instant, bytes | ErrorCode], None]) -> None:
