@@ -9,6 +9,7 @@ A client sends three streams and a request, and is sent the exit code. If it clo
 before, its command is killed.
 """
 
+import gc
 import importlib
 import os
 import pkgutil
@@ -29,6 +30,7 @@ from typing import NoReturn, Self
 
 import tidelog.tools
 from tidelog.tools.__main__ import main
+from tidelog.tools.supervisor import entries
 
 MARK = "HARNESS_CLUSTER"
 """The variable by which `Cluster.pids` finds the processes of a cluster."""
@@ -204,6 +206,11 @@ def import_all_commands() -> None:
             importlib.import_module(module.name)
     for other in _ALSO_IMPORTED:
         importlib.import_module(other)
+    entries.load()  # of `up`, which gives them to all processes of its cluster
+    # Nothing of it is ever garbage. A collection in a forked process would write into each object,
+    # and the kernel would copy the memory for it.
+    gc.collect()
+    gc.freeze()
 
 
 def serve() -> None:
