@@ -12,7 +12,8 @@ import pytest
 
 from harness.clients.produce_raw import batch_of, produce
 from harness.clients.raw_socket import RawClient
-from harness.kafka.jars import need_kafka, run_kafka_tool
+from harness.clients.tools_jvm import run_tool
+from harness.kafka.jars import need_kafka
 from harness.processes.cluster import Cluster
 from harness.processes.golden import Golden
 from harness.processes.spoken import heard, script
@@ -187,7 +188,7 @@ def test_what_is_dumped_is_what_kafka_reads(tmp_path: Path) -> None:
         ]
         cluster.stop()
     files = ",".join(sorted(map(str, place.glob("*.log"))))
-    said = run_kafka_tool(TOOL, "--files", files, "--deep-iteration").stdout
+    said = run_tool(TOOL, "--files", files, "--deep-iteration").out
     theirs = re.findall(
         r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .*position: (\d+) .*size: (\d+) "
         r".*compresscodec: (\w+) crc: (\d+) isvalid: true",

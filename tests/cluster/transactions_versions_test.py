@@ -12,9 +12,9 @@ from harness.clients.facts import Record
 from harness.clients.java import Java
 from harness.clients.kafka_tools import KafkaTools
 from harness.clients.raw_socket import RawClient
+from harness.clients.tools_jvm import run_tool
 from harness.clients.transaction_raw import committed_offset, end_of, known_topic, recorded
 from harness.clients.transactional import MAKERS, READS, Producers
-from harness.kafka.jars import run_kafka_tool
 from harness.processes.cluster import Cluster, until
 from tidelog.clients.client import Client
 from tidelog.clients.failures import AbortableError
@@ -121,14 +121,14 @@ def copied(cluster: Cluster, source: str, target: str) -> str:
     """Java's producer and consumer: from one topic to another, five records a transaction."""
     Java(cluster.bootstrap)
     name = f"{target}-id"
-    done = run_kafka_tool(
+    said = run_tool(
         COPIER,
         *("--broker-list", cluster.bootstrap, "--input-topic", source, "--input-partition", "0"),
         *("--output-topic", target, "--max-messages", str(COPIED), "--transaction-size", "5"),
         *("--consumer-group", f"{target}-group", "--transactional-id", name),
         "--enable-random-aborts",
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert said.code == 0, said
     return name
 
 

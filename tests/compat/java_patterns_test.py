@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.kafka.jars import run_kafka_tool
+from harness.kafka.jars import run_source
 from harness.suite.need import need
 from tidelog.spark.java_patterns import JavaPatternError, java_matcher
 
@@ -91,7 +91,7 @@ def test_a_pattern_matches_what_it_matches_in_java_or_is_refused() -> None:
     chance = random.Random(19)
     patterns = [chance.choice(LEADING) + drawn(chance) for _ in range(PATTERNS)]
     asked = "\n".join([" ".join(NAMES), *patterns]) + "\n"
-    done = run_kafka_tool(str(PROGRAM), text=asked, classpath=".")
+    done = run_source(PROGRAM, text=asked, classpath=".")
     said = done.stdout.splitlines()
     assert len(said) == len(patterns), done.stderr
     differ = []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.kafka.jars import run_kafka_tool
+from harness.kafka.jars import run_source
 from harness.suite.need import need
 from tidelog.wire.java_text import java_text
 
@@ -21,7 +21,7 @@ def test_bytes_that_are_not_utf_8_become_the_text_that_java_makes_of_them() -> N
     chance = random.Random(8)
     texts = [bytes(chance.choices(POOL, k=chance.randint(1, 7))) for _ in range(TEXTS)]
     asked = "\n".join(text.hex() for text in texts)
-    done = run_kafka_tool(str(PROGRAM), text=asked, classpath=".")
+    done = run_source(PROGRAM, text=asked, classpath=".")
     assert done.stderr.count("rror") == 0, done.stderr
     found = [java_text(text).encode("utf-16-be").hex() for text in texts]
     assert found == done.stdout.splitlines()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.kafka.jars import need_placer, run_kafka_tool
+from harness.kafka.jars import need_placer, run_source
 from harness.suite.need import need
 from tidelog.coordinator.controller.assignment import Start, assign
 from tidelog.kernel.ids import BrokerId
@@ -50,6 +50,6 @@ def test_the_table_is_what_kafka_s_jars_say(*, nightly: bool) -> None:
     if not nightly:
         pytest.skip("fetches the jars of an older Kafka: --nightly")
     need("javac")
-    done = run_kafka_tool(str(PROGRAM), classpath=need_placer())
+    done = run_source(PROGRAM, classpath=need_placer())
     assert done.returncode == 0, done.stderr
     assert done.stdout == TABLE.read_text()

@@ -5,12 +5,12 @@ stand-in and value that may be given.
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.kafka.jars import need_kafka, run_kafka_tool
+from harness.clients.tools_jvm import run_tool
+from harness.kafka.jars import need_kafka
 from harness.suite.need import need
 from tidelog.kernel.config import SettingError, Table
 from tidelog.node.cache_settings import CACHE_ROWS
@@ -20,7 +20,6 @@ from tidelog.node.settings import BROKER, SYNONYMS, TOPIC
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = Path(__file__).parents[1] / "harness/kafka/source/KafkaSettings.java"
 TABLES = {"topic": TOPIC, "broker": BROKER, "group": GROUP, "client-metrics": CLIENT_METRICS}
 Told = Mapping[str, Any]
 
@@ -117,9 +116,9 @@ TAKEN_HERE = {
 
 
 def asked(values: Mapping[str, Mapping[str, list[str]]]) -> Told:
-    done = run_kafka_tool(str(PROGRAM), text=json.dumps(values))
-    assert done.returncode == 0, done.stderr
-    told: Told = json.loads(done.stdout)
+    said = run_tool("KafkaSettings", text=json.dumps(values))
+    assert said.code == 0, said.err
+    told: Told = json.loads(said.out)
     return told
 
 

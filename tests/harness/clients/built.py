@@ -10,10 +10,12 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.kafka.jars import need_kafka, need_streams
 from harness.suite.need import need
 from harness.suite.tools_cache import BUILD_SECONDS_MAX, clock_stopped, made_once
 
 HERE = Path(__file__).resolve().parent
+_JAR = "programs.jar"
 
 
 def franz() -> list[str]:
@@ -36,29 +38,32 @@ def kafkajs() -> list[str]:
     return ["node", str(folder / "main.js")]
 
 
-def tools(classpath: str) -> Path:
-    """The folder of the classes that run Kafka's tools, and of its clients."""
-    sources = ["Member.java", "Producers.java", "Tools.java", "Transformer.java"]
-    return _java("jvm", classpath, sources)
+def tools() -> Path:
+    """The jar with what runs Kafka's tools, with clients, and with what asks Kafka's classes."""
+    clients = ["Member.java", "Producers.java", "Steady.java", "Transformer.java"]
+    return _java("jvm", need_kafka(), ["KafkaSettings.java", "Tools.java", *clients])
 
 
-def streams(classpath: str) -> Path:
-    """The folder of an application of Kafka Streams."""
-    return _java("streams", classpath, ["StreamsTransformer.java"])
+def streams() -> Path:
+    """The jar with an application of Kafka Streams."""
+    return _java("streams", need_streams(), ["StreamsTransformer.java"])
 
 
 def _java(name: str, classpath: str, sources: list[str]) -> Path:
     need("javac")
 
     def compiled(folder: Path) -> None:
-        _run(folder, "javac", "-Xlint:all", "-Werror", "-cp", classpath, *sources)
+        _run(folder, "javac", "-Xlint:all", "-Werror", "-cp", classpath, "-d", "classes", *sources)
+        _run(folder, "jar", "--create", "--file", _JAR, "-C", "classes", ".")
 
-    return built(name, sources, compiled)
+    return built(name, sources, compiled, makes=_JAR) / _JAR
 
 
-def built(name: str, sources: list[str], build: Callable[[Path], None]) -> Path:
-    """The folder that `build` made from a copy of these sources."""
-    digest = hashlib.sha256(b"".join((HERE / name / source).read_bytes() for source in sources))
+def built(name: str, sources: list[str], build: Callable[[Path], None], *, makes: str = "") -> Path:
+    """The folder that `build` made from a copy of these sources; `makes` tells it from one that was
+    built of them in another way."""
+    texts = [(HERE / name / source).read_bytes() for source in sources]
+    digest = hashlib.sha256(b"".join([*texts, makes.encode()]))
 
     def copied_and_built(folder: Path) -> None:
         for source in sources:

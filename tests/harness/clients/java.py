@@ -45,7 +45,7 @@ class Java:
 
     def __init__(self, bootstrap: str, *, alone: bool = False) -> None:
         """Alone: each call has a JVM of its own, as Kafka's scripts do it."""
-        self.classpath = need_kafka()
+        need_kafka()
         self._bootstrap = bootstrap
         self._alone = alone
 
@@ -75,10 +75,6 @@ class Java:
         """What any of the tools prints; it must succeed, and log no error."""
         return self._run(name, *arguments)
 
-    def command(self, *words: str, classpath: str = "") -> list[str]:
-        """What runs a program against these jars: a main class or a source file, and its words."""
-        return java_command(classpath or self.classpath, *words)
-
     def _run(self, tool: str, *arguments: str, text: str = "") -> str:
         words = (tool, "--bootstrap-server", self._bootstrap, *arguments)
         said = self._run_alone(words, text) if self._alone else run_tool(*words, text=text)
@@ -89,7 +85,7 @@ class Java:
 
     def _run_alone(self, words: Sequence[str], text: str) -> Said:
         done = subprocess.run(
-            self.command(*words),
+            java_command(*words),
             input=text,
             capture_output=True,
             text=True,

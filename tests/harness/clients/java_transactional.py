@@ -6,9 +6,8 @@ import select
 import subprocess
 from typing import Self
 
-from harness.clients import built
 from harness.clients.facts import DEADLINE_S
-from harness.clients.java import Java
+from harness.clients.tools_jvm import java_command
 from harness.clients.transactional import TIMEOUT_MS, Fenced
 
 _FENCED = ("ProducerFencedException", "InvalidProducerEpochException")
@@ -18,10 +17,8 @@ class Jvm:
     """`with Jvm(bootstrap) as jvm` keeps one process for all the producers that it makes."""
 
     def __init__(self, bootstrap: str) -> None:
-        java = Java(bootstrap)
-        classpath = f"{built.tools(java.classpath)}:{java.classpath}"
         self._process = subprocess.Popen(
-            java.command("Producers", bootstrap, classpath=classpath),
+            java_command("Producers", bootstrap),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

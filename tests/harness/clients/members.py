@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from harness.clients import built
-from harness.clients.java import Java
+from harness.clients.tools_jvm import java_command
 from harness.processes.cluster import until
 
 LEAVES_S = 20.0
@@ -126,10 +126,7 @@ def java_by_consumer_protocol(bootstrap: str, topic: str, group: str) -> Member:
 
 
 def _by_java(bootstrap: str, topic: str, group: str, setting: str) -> Member:
-    runner = Java(bootstrap)
-    classpath = f"{built.tools(runner.classpath)}:{runner.classpath}"
-    words = ("Member", bootstrap, topic, group, setting)
-    return Member(runner.command(*words, classpath=classpath), None)
+    return Member(java_command("Member", bootstrap, topic, group, setting), None)
 
 
 STARTED: dict[str, tuple[Callable[[str, str, str], Member], tuple[str, ...]]] = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.clients import built
-from harness.clients.java import Java
+from harness.clients.tools_jvm import java_command
 
 PARTITIONS = 3
 EVERY_MS = 20
@@ -152,9 +152,8 @@ class SteadyJava(Steady):
     name = "java"
 
     def __init__(self, bootstrap: str, topic: str) -> None:
-        source = str(_HERE / "Steady.java")
-        words = [source, bootstrap, topic, str(PARTITIONS), str(EVERY_MS)]
-        super().__init__(bootstrap, topic, Java(bootstrap).command(*words))
+        words = ["Steady", bootstrap, topic, str(PARTITIONS), str(EVERY_MS)]
+        super().__init__(bootstrap, topic, java_command(*words))
 
 
 NEEDS: dict[Callable[[str, str], Steady], tuple[str, ...]] = {

@@ -13,11 +13,11 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from harness.clients import built
-from harness.kafka.jars import need_kafka
+from harness.kafka.jars import need_streams
+from harness.kafka.quick_java import CLIENTS, QUICK, log_settings, quick_java
 
 CALL_S = 90.0
 _SIZE = struct.Struct(">i")
@@ -31,20 +31,14 @@ class Said(NamedTuple):
     err: str
 
 
-def java_command(classpath: str, *words: str) -> list[str]:
-    """What runs a program with these jars: a main class or a source file, and its words."""
-    libs = Path(need_kafka().split(":", maxsplit=1)[0])
-    return [
-        "java",
-        "-Xmx256m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:-UsePerfData",
-        f"-Dlog4j2.configurationFile={libs / 'log4j2.properties'}",
-        "-cp",
-        classpath,
-        *words,
-    ]
+def java_command(*words: str) -> list[str]:
+    """What runs one of our programs in Java, or of Kafka's: a main class, and its words."""
+    return quick_java(CLIENTS, *words, program=built.tools())
+
+
+def streams_command(*words: str) -> list[str]:
+    """As above, of a program that uses Kafka Streams."""
+    return ["java", *QUICK, log_settings(), "-cp", f"{built.streams()}:{need_streams()}", *words]
 
 
 def run_tool(*words: str, text: str = "") -> Said:
@@ -62,9 +56,7 @@ def run_tool(*words: str, text: str = "") -> Said:
 class ToolsJvm:
     """A JVM, and who may call it: one thread at a time."""
 
-    def __init__(self) -> None:
-        jars = need_kafka()
-        command = java_command(f"{built.tools(jars)}:{jars}", "Tools")
+    def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -73,6 +65,13 @@ class ToolsJvm:
     def kill(self) -> None:
         with self._process:
             self._process.kill()
+
+    def end(self) -> None:
+        """As a JVM ends itself, when nothing more is asked of it."""
+        with self._process as process:
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(CALL_S) == 0
 
     def run(self, words: Sequence[str], text: str) -> Said:
         assert self._process.stdin is not None
@@ -105,6 +104,6 @@ class ToolsJvm:
 
 @cache
 def _jvm() -> ToolsJvm:
-    jvm = ToolsJvm()
+    jvm = ToolsJvm(java_command("Tools"))
     atexit.register(jvm.kill)
     return jvm

@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 
 from harness.clients import built
 from harness.clients.exactly_once import Starts, Stream, confluent
-from harness.clients.java import Java
-from harness.kafka.jars import need_streams
+from harness.clients.tools_jvm import java_command, streams_command
 
 
 class Kind(NamedTuple):
@@ -34,19 +33,15 @@ def librdkafka(batch: int, _folder: Path) -> Starts:
 
 def java(batch: int, _folder: Path) -> Starts:
     def command(stream: Stream, name: str) -> Sequence[str]:
-        runner = Java(stream.bootstrap)
-        classpath = f"{built.tools(runner.classpath)}:{runner.classpath}"
-        return runner.command("Transformer", *_words(stream, name, batch), classpath=classpath)
+        return java_command("Transformer", *_words(stream, name, batch))
 
     return command
 
 
 def streams(batch: int, folder: Path) -> Starts:
     def command(stream: Stream, name: str) -> Sequence[str]:
-        jars = need_streams()
         words = [*_words(stream, name, batch), str(folder / f"state-{name}")]
-        classpath = f"{built.streams(jars)}:{jars}"
-        return Java(stream.bootstrap).command("StreamsTransformer", *words, classpath=classpath)
+        return streams_command("StreamsTransformer", *words)
 
     return command
 

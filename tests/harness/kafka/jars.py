@@ -74,25 +74,16 @@ def _classpath(name: str, artifacts: Artifacts) -> str:
     return f"{libs}:{libs}/*"
 
 
-def run_kafka_tool(
-    name: str, *arguments: str, text: str = "", classpath: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's main classes, or a Java source file, to its end; both outputs as text."""
-    classpath = classpath or need_kafka()
-    libs = classpath.split(":", 1)[0]
-    command = [
-        "java",
-        "-Xmx256m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        f"-Dlog4j2.configurationFile={libs}/log4j2.properties",
-        "-cp",
-        classpath,
-        name,
-        *arguments,
-    ]
+def run_source(source: Path, *, classpath: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program in Java that was not compiled, to its end; both outputs as text."""
+    options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
     return subprocess.run(
-        command, input=text, capture_output=True, text=True, timeout=110, check=False
+        ["java", *options, "-cp", classpath, source],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
     )
 
 

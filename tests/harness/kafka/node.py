@@ -3,6 +3,7 @@
 A test skips where it cannot be had, as with `need`.
 """
 
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from harness.kafka.jars import need_kafka
+from harness.kafka.quick_java import FORMATTED, NODE, prepared, quick_java
 from harness.processes.cluster import until
 
 CLUSTER_ID = "dGlkZWxvZy1jb21tYW5kcw"
@@ -83,20 +84,26 @@ def logs_of(folder: Path) -> Path:
 
 def _started(folder: Path, settings: Mapping[str, str]) -> KafkaNode:
     """One that takes connections."""
-    java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", need_kafka()]
+    java = quick_java(NODE)
     for tried in range(TRIES):
-        ports = _free_ports(2)
+        ports = free_ports(2)
         config = folder / f"node-{tried}.properties"
         logs = folder / f"logs-{tried}"
-        config.write_text(_properties(logs, ports, settings), encoding="ascii")
-        tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config)]
-        subprocess.run([*java, *tool], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
+        config.write_text(properties(logs, ports, settings), encoding="ascii")
+        shutil.copytree(prepared() / FORMATTED, logs)
         said = folder / f"said-{tried}"
         node = KafkaNode([*java, "kafka.Kafka", str(config)], said, ports[0])
         if node.process.poll() is None:
             return node
         assert b"Address already in use" in said.read_bytes(), f"Kafka ended at its start: {said}"
     raise AssertionError(f"of {TRIES} pairs of free ports none was free")
+
+
+def format_folders(java: Sequence[str], config: Path) -> None:
+    """What a node needs before its first start. It takes a JVM of its own, but nothing of what that
+    writes is about the one node: a copy serves any."""
+    tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(config)]
+    subprocess.run([*java, *tool], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S)
 
 
 def _is_up(port: int, node: subprocess.Popen[bytes]) -> bool:
@@ -109,7 +116,7 @@ def _is_up(port: int, node: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
@@ -117,7 +124,7 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _properties(logs: Path, ports: list[int], settings: Mapping[str, str]) -> str:
+def properties(logs: Path, ports: list[int], settings: Mapping[str, str]) -> str:
     client_port, controller_port = ports
     rows = {
         "process.roles": "broker,controller",
