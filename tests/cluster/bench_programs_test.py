@@ -96,18 +96,23 @@ LONG = frozenset(
     {
         "catch_up",
         "compaction",
+        "coordinator",
+        "creation",
+        "failover",
         "flush",
         "group_protocols",
+        "hot_path",
         "many_brokers",
         "many_connections",
         "many_partitions",
         "memory",
         "move",
         "page_cache",
+        "rolling",
         "transactions",
     }
 )
-"""However short they are kept: left to the night."""
+"""However short they are kept: left to the night. The others use the same parts."""
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

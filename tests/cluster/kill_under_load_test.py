@@ -1,4 +1,4 @@
-"""`kill -9` of every process at one moment under load, fifty times: nothing acknowledged is lost.
+"""`kill -9` of all processes at one moment under load, again and again: nothing acked is lost.
 
 The page cache lives on when processes die, so this holds under every flush policy.
 """
@@ -18,9 +18,9 @@ from tidelog.tools.supervisor.leftovers import remove_run
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 SEEDS = range(5)
-KILLS = 10
+KILLS = 4
+KILLS_NIGHTLY = 20
 PARTITIONS = 3
-assert len(SEEDS) * KILLS == 50
 
 
 def producers_of(cluster: Cluster, topic: str, seed: int) -> list[Producer]:
@@ -45,14 +45,17 @@ def read_all(cluster: Cluster, topic: str) -> dict[int, list[Row]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_acknowledged_is_lost_doubled_or_swapped(tmp_path: Path, seed: int) -> None:
+def test_nothing_acknowledged_is_lost_doubled_or_swapped(
+    tmp_path: Path, seed: int, *, nightly: bool
+) -> None:
     rng = random.Random(seed)
+    kills = KILLS_NIGHTLY if nightly else KILLS
     with Cluster(tmp_path, settings={"log.segment.bytes": str(256 * 1024)}) as cluster:
         topic = cluster.create_topic(partitions=PARTITIONS)
         producers = producers_of(cluster, topic, seed)
         for producer in producers:
             producer.start()
-        for _ in range(KILLS):
+        for _ in range(kills):
             wait_for_acks(producers, more=rng.randrange(1, 40))
             kill(cluster, rng)
             cluster.start()
@@ -60,7 +63,7 @@ def test_nothing_acknowledged_is_lost_doubled_or_swapped(tmp_path: Path, seed: i
         for producer in producers:
             producer.finish()
         assert faults(read_all(cluster, topic), producers) == []
-        assert all(producer.lost >= KILLS for producer in producers)
+        assert all(producer.lost >= kills for producer in producers)
         # Once more over a clean stop: the marks and snapshots say the same as the log did.
         cluster.stop()
         cluster.start()

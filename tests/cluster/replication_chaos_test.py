@@ -1,6 +1,6 @@
 """Three brokers under faults that are drawn: nothing acknowledged is lost, replicas are equal.
 
-The same faults are drawn for a minute in every run, among what operators do: in
+Each of the same faults is drawn in every run, among what operators do: in
 `operations_soak_test.py`.
 """
 
@@ -27,7 +27,9 @@ def test_no_draw_of_faults_loses_what_was_acknowledged(tmp_path: Path, *, nightl
     with Cluster(tmp_path, brokers=3) as cluster:
         words = ("--partitions", str(PARTITIONS), "--replication-factor", "3")
         cluster.done("topic", "create", TOPIC, *words, "--config", "min.insync.replicas=2")
-        loads = [Load(cluster.bootstrap, TOPIC, PARTITIONS, f"load-{n}") for n in range(2)]
+        loads = [
+            Load(cluster.bootstrap, TOPIC, PARTITIONS, f"load-{n}", flat_out=True) for n in range(2)
+        ]
         for load in loads:
             load.start()
         faults = Faults(cluster, random.Random(seed))

@@ -58,11 +58,12 @@ class Soak:
             "delete while a broker is dead": self._delete_without_one,
         }
 
-    def run(self, seconds: float) -> list[str]:
+    def run(self, seconds: float, *, flat_out: bool) -> list[str]:
         """What was wrong in the end."""
         self.operations.begin()
         loads = [
-            Load(self._cluster.bootstrap, TIDES, PARTITIONS, f"load-{n}") for n in range(LOADS)
+            Load(self._cluster.bootstrap, TIDES, PARTITIONS, f"load-{n}", flat_out=flat_out)
+            for n in range(LOADS)
         ]
         reader = Reader(self._cluster.bootstrap, TIDES, PARTITIONS)
         reader.start()
