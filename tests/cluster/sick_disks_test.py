@@ -47,7 +47,7 @@ def is_well(stage: Stage, kept: list[bytes]) -> None:
     stage.until_equal()
     assert stage.read() == [*kept, b"in the end"]
     assert stage.view().lossy_elections == 0
-    assert stage.cluster.status()["faults"] == []
+    assert stage.cluster.done("status", "--json").document["faults"] == []
 
 
 def ends(pid: int) -> None:
@@ -76,7 +76,7 @@ def test_a_write_that_fails_ends_the_leader(stage: Stage) -> None:
     stage.sent(b"before")
     pid = stage.pid(A)
     sick(stage, "io-error", A, "--on", "write", "--on", "fsync")
-    assert stage.cluster.status()["faults"][0]["on"] == ["write", "fsync"]
+    assert stage.cluster.done("status", "--json").document["faults"][0]["on"] == ["write", "fsync"]
     (row,) = stage.cluster.done("disk", "--broker", str(A), "--json").document["brokers"]
     assert row["faults"][0]["fault"] == "io-error"
     assert stage.sent(b"elsewhere") == [1]

@@ -26,6 +26,7 @@ from tidelog.node.ipc.board import Board, memory_of_run, remove_memory_of_run
 from tidelog.node.ipc.layout import Role, Word, slot_of
 from tidelog.tools.log_files.data_folder import open_folder
 from tidelog.tools.supervisor import proc, registry
+from tidelog.tools.supervisor.ask import Link
 from tidelog.tools.supervisor.folder import run_in
 from tidelog.tools.supervisor.runs import Run
 
@@ -77,7 +78,7 @@ class Cluster:
     program: Sequence[str] = TIDELOG
     environment: Mapping[str, str] = field(default_factory=dict)
     as_program: bool = False
-    """Whether `start` runs Python for `up`, as a shell does: for tests of the processes themselves.
+    """Whether Python is started for `up`, as a shell does: for tests of the processes themselves.
     Those that come from the command server have imported more than they need."""
     bootstrap: str = ""
     runs: list[Run] = field(default_factory=list)
@@ -112,12 +113,17 @@ class Cluster:
                 process.kill()
 
     def command(self, *words: str, text: str | None = None, timeout_s: float = 60.0) -> Finished:
-        """A command, to its end. Tests that call `up` themselves are about its process: that is
-        started as a program."""
+        """A command, to its end."""
         request = Request(words, str(self.folder), self.variables())
-        if words[:1] != ("up",) and self.program in {TIDELOG, STAND_INS}:
+        if self._is_served(words):
             return commands.run(request, text or "", timeout_s)
         return commands.run_program(self.program, request, text or "", timeout_s)
+
+    def _is_served(self, words: Sequence[str]) -> bool:
+        """Another program makes processes of its own, which all other commands take as they are."""
+        if words[:1] == ("up",):
+            return self.program == TIDELOG and not self.as_program
+        return self.program in {TIDELOG, STAND_INS}
 
     def done(self, *words: str, text: str | None = None) -> Finished:
         """A command that must succeed."""
@@ -135,11 +141,7 @@ class Cluster:
         for name, value in {**kept, **self.settings}.items():
             words += ["--set", f"{name}={value}"]
         words += ["--brokers", str(self.brokers)]
-        if self.program == TIDELOG and not self.as_program:
-            request = Request(words, str(self.folder), self.variables())
-            finished = commands.run(request, "", START_WITHIN_S)
-        else:
-            finished = self.command(*words)
+        finished = self.command(*words, timeout_s=START_WITHIN_S)
         assert finished.code == 0, (finished, self.logs())
         document = finished.document
         self.bootstrap = document["bootstrap"]
@@ -229,7 +231,9 @@ class Cluster:
     # -- facts ------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        document: dict[str, Any] = self.done("status", "--json").document
+        """As `tidelog status --json` has it, asked without a process of its own."""
+        with Link.to(self.data) as link:
+            document: dict[str, Any] = link.ask("status")["status"]
         return document
 
     def process(self, role: str, process_id: int = 0) -> dict[str, Any]:
