@@ -63,6 +63,31 @@ def test_it_says_the_same_and_has_the_same_exit_code(words: Sequence[str], tmp_p
     assert served == program
 
 
+@pytest.mark.parametrize("line", ["tidelog --version", "tidelog topics lst", "tidelog status"])
+def test_a_line_of_a_shell_says_the_same_and_has_the_same_exit_code(
+    line: str, tmp_path: Path
+) -> None:
+    served, program = (
+        in_a_shell(commands.words_of_shell(as_programs=one), line, tmp_path)
+        for one in (False, True)
+    )
+    assert served == program
+
+
+def in_a_shell(tidelog: str, line: str, folder: Path) -> Finished:
+    """Both outputs go into one pipe."""
+    done = subprocess.run(
+        ["bash", "-c", f'tidelog() {{ {tidelog} "$@"; }}; {line} 2>&1 | cat; exit $PIPESTATUS'],
+        cwd=folder,
+        env=commands.variables(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Finished(done.returncode, masked(done.stdout), done.stderr)
+
+
 def test_a_start_that_python_itself_reads_variables_for_is_a_program(tmp_path: Path) -> None:
     ours = commands.variables()
     assert commands.can_be_served(Request(["status"], str(tmp_path), ours), "")

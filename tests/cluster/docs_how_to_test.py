@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.processes.cluster import Cluster, until_heard
+from harness.processes.commands import words_of_shell
 from harness.processes.golden import difference, masked
 from harness.suite import documents
 from harness.suite.tidy_checks import ROOT
@@ -53,13 +54,12 @@ def spoken(body: str) -> Iterator[tuple[str, str]]:
         yield "".join(typed), "".join(lines[end:] if end else [])
 
 
-def printed(cluster: Cluster, typed: str) -> str:
+def printed(cluster: Cluster, program: str, typed: str) -> str:
     """On a terminal's two streams at once, as a person reads them, who types no faster than the
     brokers hear of what was done before."""
     for data in cluster.folder.glob(".tidelog/*"):
         if (running := run_in(data)) is not None:
             until_heard(running)
-    program = " ".join([sys.executable, *cluster.program])
     run = run_in(cluster.data)
     typed = typed if run is None else typed.replace(ADDRESS, run.bootstrap)
     environment = cluster.variables()
@@ -82,22 +82,23 @@ def printed(cluster: Cluster, typed: str) -> str:
 
 
 def test_every_line_of_the_how_to_prints_what_the_page_says(
-    tmp_path: Path, pytestconfig: pytest.Config
+    tmp_path: Path, pytestconfig: pytest.Config, *, nightly: bool
 ) -> None:
+    """By night Python is started for each `tidelog`, as a person's shell does it."""
     page = PAGE.read_text(encoding="utf-8")
     folder = tmp_path.resolve() / "harbour"
     folder.mkdir()
     cluster = Cluster(folder, environment={"TIDELOG_BASE_PORT": "0"})
+    program = words_of_shell(as_programs=nightly)
     said, found = [], []
     try:
         for block in documents.blocks(page, "console"):
             said.append(block.body)
-            found.append(
-                "".join(
-                    "$ " + typed.rstrip("\n").replace("\n", "\n> ") + "\n" + printed(cluster, typed)
-                    for typed, _ in spoken(block.body)
-                )
+            talk = (
+                (typed.rstrip("\n").replace("\n", "\n> "), printed(cluster, program, typed))
+                for typed, _ in spoken(block.body)
             )
+            found.append("".join(f"$ {typed}\n{shown}" for typed, shown in talk))
     finally:
         if cluster.pids():
             cluster.stop("--force")

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 import tidelog.tools
+from harness.processes.served_client import LENGTH, STREAMS, send
 from tidelog.tools.__main__ import main
 from tidelog.tools.supervisor import entries
 
@@ -38,8 +39,6 @@ MARK_ROOM = "-" * 4_096
 """The mark of the server itself: no folder, and longer than the name of any."""
 _ENV_START, _ENV_END = 47, 48
 """Fields of /proc/PID/stat behind the name of the process."""
-_LENGTH = struct.Struct("=I")
-_STREAMS = 3
 _BACKLOG = 64
 _REQUEST_WITHIN_S = 10.0
 _DESCRIPTORS_MAX = 1 << 20
@@ -58,17 +57,13 @@ class Request:
     variables: Mapping[str, str]
 
     def send(self, connection: socket.socket, streams: Sequence[int]) -> None:
-        """Zero bytes are between the fields: no argument and no variable can contain one."""
         variables = [f"{name}={value}" for name, value in self.variables.items()]
-        fields = [self.folder, str(len(self.words)), *self.words, *variables]
-        data = os.fsencode("\0".join(fields))
-        socket.send_fds(connection, [_LENGTH.pack(len(data))], streams)
-        connection.sendall(data)
+        send(connection, streams, [self.folder, str(len(self.words)), *self.words, *variables])
 
     @classmethod
     def receive(cls, connection: socket.socket) -> tuple[Self, list[int]]:
-        head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, _STREAMS)
-        (left,) = _LENGTH.unpack(head)
+        head, streams, _, _ = socket.recv_fds(connection, LENGTH.size, len(STREAMS))
+        (left,) = LENGTH.unpack(head)
         data = b""
         while len(data) < left:
             chunk = connection.recv(left - len(data))
@@ -157,7 +152,10 @@ def _run(request: Request, streams: Sequence[int]) -> NoReturn:
 def _become(request: Request, streams: Sequence[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
-    os.closerange(_STREAMS, _DESCRIPTORS_MAX)
+    os.closerange(len(STREAMS), _DESCRIPTORS_MAX)
+    # The server's own may be a file, and its object would move about in this one as in a file.
+    errors = sys.stderr.errors
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors=errors, closefd=False)
     os.chdir(request.folder)
     os.environ.clear()
     os.environ.update(request.variables)

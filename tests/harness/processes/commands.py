@@ -8,6 +8,7 @@ import io
 import json
 import os
 import resource
+import shlex
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness.processes import served_client
 from harness.processes.command_server import MARK, MARK_ROOM, Request
 from harness.suite.tidy_checks import PYTHON_ROOTS, ROOT
 
@@ -114,6 +116,13 @@ def run_served(request: Request, text: str, timeout_s: float) -> Finished:
             raise subprocess.TimeoutExpired(list(request.words), timeout_s) from None
         assert code, "the command server has ended"
         return Finished(int(code), _text(out), _text(err))
+
+
+def words_of_shell(*, as_programs: bool) -> str:
+    """What a shell runs for `tidelog`: Python, or what has the command server run it."""
+    if as_programs or os.environ.get(VARIABLE) == PROGRAMS:
+        return shlex.join([sys.executable, *TIDELOG])
+    return shlex.join([sys.executable, "-IS", served_client.__file__, server().path])
 
 
 def _for_python(given: Mapping[str, str]) -> dict[str, str]:
