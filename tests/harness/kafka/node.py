@@ -43,7 +43,11 @@ class KafkaNode:
         """Until it takes connections, or has ended."""
         with self.said.open("ab") as file:
             self.process = subprocess.Popen(self._command, stdout=file, stderr=file)
-        until(partial(_is_up, self._port, self.process), "Kafka takes connections", PATIENCE_S)
+        try:
+            until(partial(_is_up, self._port, self.process), "Kafka takes connections", PATIENCE_S)
+        except BaseException:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """As `kill -9` does."""
