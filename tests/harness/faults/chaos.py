@@ -21,6 +21,7 @@ from tidelog.kernel.ids import BrokerId
 from tidelog.kernel.launch import board_name
 from tidelog.node.ipc.board import Board
 from tidelog.node.ipc.layout import Links
+from tidelog.tools.supervisor import proc
 from tidelog.wire.records import iterate_batches, iterate_records
 
 BROKERS = 3
@@ -221,12 +222,12 @@ class Faults:
 
 
 def controller_pid(cluster: Cluster) -> int:
-    """Of whoever leads the metadata now, or soon."""
+    """Of whoever leads the metadata now, or soon: one that was just killed may still be told of."""
     found: list[int] = []
 
     def leads() -> bool:
         pid = cluster.status()["controller"]["pid"]
-        found.extend([] if pid is None else [pid])
+        found.extend([] if pid is None or proc.is_gone(pid) else [pid])
         return bool(found)
 
     until(leads, "a coordinator leads")
