@@ -13,10 +13,12 @@ from hypothesis.internal.conjecture import providers
 
 from harness.clients.dropped_sockets import forgive_kafka_python
 from harness.faults.planting import planting
+from harness.kafka.shared import shared_kafka
 from harness.mutants.judging import Told
 from harness.processes.cluster import cluster, fresh_cluster
 from harness.processes.golden import golden
 from harness.processes.lonely import alone
+from harness.spark.shared import shared_spark
 from harness.suite.budgets import histories, pytest_terminal_summary
 from harness.suite.durations import Measured, Recording
 from harness.suite.loop import Loop
@@ -32,6 +34,8 @@ __all__ = [
     "histories",
     "planting",
     "pytest_terminal_summary",
+    "shared_kafka",
+    "shared_spark",
 ]
 
 COMMON = settings(

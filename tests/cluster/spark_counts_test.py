@@ -1,16 +1,12 @@
 """What pipelines print as rows is what readers find, or they say what differs and exit with 5."""
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from harness.processes.cluster import Cluster
-from harness.spark import setup as spark
 from harness.spark.counts_program import CUT, OTHERS, ROWS
-from harness.suite.need import need
+from harness.spark.shared import SharedSpark
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -45,23 +41,13 @@ class Said:
 
 
 @pytest.fixture(scope="module")
-def said(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Said:
-    need("java")
+def said(
+    cluster: Cluster, shared_spark: SharedSpark, tmp_path_factory: pytest.TempPathFactory
+) -> Said:
     folder = tmp_path_factory.mktemp("counts")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-W", "ignore", "-m", "harness.spark.counts_program"),
-            *(cluster.bootstrap, str(folder)),
-        ],
-        env={**spark.environment(), **spark.kept_in(folder)},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=550,
-        check=False,
+    return Said(
+        shared_spark.answers("counts_program", bootstrap=cluster.bootstrap, folder=str(folder))
     )
-    assert done.returncode == 0, done.stderr[-6_000:]
-    return Said(json.loads(done.stdout.splitlines()[-1]))
 
 
 def a_load_is_found_by_readers_or_it_is_an_error(said: Said) -> None:

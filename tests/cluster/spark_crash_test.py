@@ -17,6 +17,7 @@ from harness.processes.cluster import Cluster, until
 from harness.spark import setup as spark
 from harness.spark.crash import BLOWS, LATE_ROWS, MARKS, PLANNED, Blow, write_numbers
 from harness.spark.plain import Place
+from harness.spark.shared import SharedSpark
 from harness.suite.need import need
 from tidelog.tools.supervisor.proc import is_gone
 
@@ -24,6 +25,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 BATCH = 40
 EXECUTORS = "local-cluster[2,1,512]"
+RETRYING = "local[2,2]"
+"""A task whose worker dies is tried again."""
 IN_A_TASK = ["before", "mid", "after"]
 DRIVER = -1
 """The partition of the steps that the driver takes."""
@@ -106,17 +109,17 @@ def _session_of(pid: int) -> int:
     return -1 if state == "Z" else int(session)
 
 
-def test_each_row_is_there_once_though_workers_an_executor_and_the_driver_are_killed(
-    cluster: Cluster, tmp_path: Path
+def test_each_row_is_there_once_though_workers_and_the_driver_are_killed(
+    cluster: Cluster, shared_spark: SharedSpark, tmp_path: Path
 ) -> None:
-    """All of it in one query, a micro-batch after the other, and in the one that goes on."""
-    copying = Copying(cluster.bootstrap, tmp_path, batches=6)
+    """All of it in one query, a micro-batch after the other, and in the ones that go on.
+    `spark_executors_test.py` kills an executor."""
+    copying = Copying(cluster.bootstrap, tmp_path, batches=5)
     copying.write()
     workers = [Blow(point, batch, "worker") for batch, point in enumerate(IN_A_TASK)]
-    machines = [Blow("mid", 3, "executor"), Blow("mid", 4, "driver")]
-    assert copying.run(*workers, *machines, master=EXECUTORS) != 0
-    assert copying.run(Blow("between", 4, partition=DRIVER)) != 0
-    assert copying.run() == 0
+    assert copying.run(*workers, Blow("mid", 3), master=RETRYING) != 0
+    assert copying.run(Blow("between", 3, partition=DRIVER)) != 0
+    assert shared_spark.answers("crash", **copying.asked)
     copying.check()
 
 

@@ -3,13 +3,11 @@
 import json
 import signal
 import time
-from collections.abc import Iterator
 from itertools import combinations, product
 
 import pytest
 
 from harness.clients.transaction_raw import end_of
-from harness.kafka.node import TRANSACTIONS, kafka_node
 from harness.processes.cluster import Cluster
 from harness.spark.plain import Place, batch_of
 from harness.spark.stand import QUERY, Died, Stand, another_client, dies_at
@@ -34,9 +32,8 @@ def place(cluster: Cluster) -> Place:
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with kafka_node(tmp_path_factory.mktemp("kafka"), TRANSACTIONS) as bootstrap:
-        yield Place(bootstrap)
+def kafka(shared_kafka: str) -> Place:
+    return Place(shared_kafka)
 
 
 @pytest.mark.parametrize("where", ["place", "kafka"])

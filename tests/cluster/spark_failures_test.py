@@ -1,47 +1,23 @@
-"""Real Spark, one session: what feeds an exactly-once sink fails, and each row is there once."""
+"""Real Spark: what feeds an exactly-once sink fails, and each row is there once."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.processes.cluster import Cluster
-from harness.spark import setup as spark
-from harness.spark.failures import GATE, ROWS
-from harness.suite.need import need
+from harness.spark.failures import ROWS
+from harness.spark.shared import SharedSpark
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 NOTHING, ALL = [0, 0], [ROWS, ROWS]
 
 
-def run(cluster: Cluster, folder: Path) -> dict[str, Any]:
-    need("java")
-    asked = json.dumps({"bootstrap": cluster.bootstrap, "folder": str(folder)})
-    told = {**spark.kept_in(folder), GATE: str(folder)}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "harness.spark.failures", asked],
-        env={**spark.environment(), **told},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    (folder / "stderr").write_text(done.stderr)
-    assert done.returncode == 0, done.stderr[-6_000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def test_what_is_committed_when_the_input_of_the_sink_fails(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, shared_spark: SharedSpark, tmp_path: Path
 ) -> None:
-    """One test, for one session: each kind of failure in a query of its own."""
-    found = run(cluster, tmp_path)
+    """One test: each kind of failure in a query of its own."""
+    found = shared_spark.answers("failures", bootstrap=cluster.bootstrap, folder=str(tmp_path))
     for kind in ("udf", "innocent", "sql"):
         assert found[kind]["said"], kind
         assert (kind, found[kind]["failed"]) == (kind, NOTHING)

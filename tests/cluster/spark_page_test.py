@@ -1,7 +1,5 @@
 """The programs of the page about Spark run as they stand, one after the other in one session."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +7,8 @@ import pytest
 
 from harness.processes.cluster import Cluster
 from harness.spark import setup as spark
+from harness.spark.shared import SharedSpark
 from harness.suite.documents import blocks
-from harness.suite.need import need
 from harness.suite.tidy_checks import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -26,22 +24,13 @@ def trio(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-def test_the_page_s_programs_do_what_it_says(trio: Cluster) -> None:
-    need("java")
+def test_the_page_s_programs_do_what_it_says(trio: Cluster, shared_spark: SharedSpark) -> None:
     program = "\n".join(block.body for block in blocks(PAGE, "python"))
     assert program.count(ADDRESS) == 1
-    (trio.folder / "program.py").write_text(program.replace(ADDRESS, trio.bootstrap))
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "program.py"],
-        cwd=trio.folder,
-        env=spark.environment(),
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4_000:]
-    assert done.stdout.splitlines() == [
+    path = trio.folder / "program.py"
+    path.write_text(program.replace(ADDRESS, trio.bootstrap))
+    shared_spark.clear()
+    assert shared_spark.printed(path) == [
         "1000 rows, 1 partition",
         "1000 copies, 1000 different",
     ]

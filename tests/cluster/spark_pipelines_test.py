@@ -1,8 +1,5 @@
 """Every pipeline against a real cluster, in one session of Spark; and each way to start one."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,54 +8,37 @@ import pytest
 
 from harness.kafka.node import TRANSACTIONS, kafka_node
 from harness.processes.cluster import Cluster
-from harness.spark import setup as spark
 from harness.spark.pipelines_program import GROUP, READ, ROWS
-from harness.suite.need import need
+from harness.spark.shared import SharedSpark
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module", params=["tidelog", "kafka"])
 def all_said(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    shared_spark: SharedSpark,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Any]:
     """What every pipeline has said, here and on an Apache Kafka."""
-    need("java")
     folder = tmp_path_factory.mktemp("pipelines")
     if request.param == "tidelog":
         with Cluster(tmp_path_factory.mktemp("cluster"), brokers=1) as cluster:
-            return run_all(folder, cluster.bootstrap, cluster)
+            live = run_all(shared_spark, folder, cluster.bootstrap)
+            cluster.stop()
+            stopped = run_all(shared_spark, folder, cluster.bootstrap, str(cluster.data))
+            return {"folder": folder, **live, **stopped}
     if not request.config.getoption("--nightly"):
         pytest.skip("the same again on Apache Kafka: --nightly")
     with kafka_node(tmp_path_factory.mktemp("kafka"), TRANSACTIONS) as bootstrap:
-        return run_all(folder, bootstrap)
+        return {"folder": folder, **run_all(shared_spark, folder, bootstrap)}
 
 
-def run_all(folder: Path, bootstrap: str, cluster: Cluster | None = None) -> dict[str, Any]:
-    """A cluster of ours is stopped before the last of them."""
-    data = [] if cluster is None else [str(cluster.data)]
-    with (
-        (folder / "stderr").open("w") as errors,
-        subprocess.Popen(
-            [
-                *(sys.executable, "-W", "ignore", "-m", "harness.spark.pipelines_program"),
-                *(bootstrap, str(folder), *data),
-            ],
-            env=spark.environment(),
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        ) as program,
-    ):
-        assert program.stdin is not None
-        assert program.stdout is not None
-        if program.stdout.readline() == "stop\n" and cluster is not None:
-            cluster.stop()
-        out, _ = program.communicate("\n", timeout=500)
-    assert program.returncode == 0, (folder / "stderr").read_text()[-6_000:]
-    found: dict[str, Any] = {"folder": folder, **json.loads(out.splitlines()[-1])}
+def run_all(spark: SharedSpark, folder: Path, bootstrap: str, data: str = "") -> dict[str, Any]:
+    """All that ask a cluster; or those that read the files of one that is stopped."""
+    found: dict[str, Any] = spark.answers(
+        "pipelines_program", bootstrap=bootstrap, folder=str(folder), data=data
+    )
     return found
 
 

@@ -1,17 +1,14 @@
 """Real Spark, one session: one program, with the official connector and with our data source."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.processes.cluster import Cluster
-from harness.spark import setup as spark
 from harness.spark.plain import Place
 from harness.spark.program import ROWS
+from harness.spark.shared import SharedSpark
+from harness.suite.need import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -23,26 +20,15 @@ def asked(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return {
         "bootstrap": cluster.bootstrap,
         "folder": str(tmp_path_factory.mktemp("spark")),
-        "jars": ",".join(map(str, sorted(spark.connector_jars().glob("*.jar")))),
         "topics": {name: place.topic(partitions=2) for name in names},
         "group": "a-spark-job",
     }
 
 
 @pytest.fixture(scope="module")
-def said(asked: dict[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "harness.spark.program", json.dumps(asked)],
-        env=spark.environment(),
-        cwd=asked["folder"],
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    (Path(asked["folder"]) / "stderr").write_text(done.stderr)
-    assert done.returncode == 0, done.stderr[-6_000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+def said(shared_spark: SharedSpark, asked: dict[str, Any]) -> dict[str, Any]:
+    need("java", "mvn")
+    found: dict[str, Any] = shared_spark.answers("program", **asked)
     return found
 
 

@@ -1,10 +1,7 @@
 """A task of an exactly-once sink that begins after its driver has given up writes nothing."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from harness.kafka.node import TRANSACTIONS, kafka_node
 from harness.processes.cluster import Cluster
 from harness.spark.answers import changed_answers
 from harness.spark.plain import Place
@@ -32,9 +29,8 @@ def place(cluster: Cluster) -> Place:
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with kafka_node(tmp_path_factory.mktemp("kafka"), TRANSACTIONS) as bootstrap:
-        yield Place(bootstrap)
+def kafka(shared_kafka: str) -> Place:
+    return Place(shared_kafka)
 
 
 @pytest.mark.parametrize("where", ["place", "kafka"])

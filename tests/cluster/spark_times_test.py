@@ -1,14 +1,13 @@
 """Options by time, and asof, in topics whose transactions ended later than their records say."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import confluent_kafka
 import pytest
 
-from harness.kafka.node import TRANSACTIONS, kafka_node
 from harness.processes.cluster import Cluster
 from harness.spark.plain import Place
 from tidelog.kernel.ids import Partition
@@ -29,9 +28,8 @@ def place(cluster: Cluster) -> Place:
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with kafka_node(tmp_path_factory.mktemp("kafka"), TRANSACTIONS) as bootstrap:
-        yield Place(bootstrap)
+def kafka(shared_kafka: str) -> Place:
+    return Place(shared_kafka)
 
 
 def transact(place: Place, topic: str, rows: Sequence[tuple[int, int]], *, commit: bool) -> None:

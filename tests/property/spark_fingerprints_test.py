@@ -1,17 +1,12 @@
 """`replay --verify` sees every difference between two logs: planted ones, and drawn ones."""
 
-import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.spark import setup as spark
-from harness.suite.need import need
+from harness.spark.shared import SharedSpark
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -68,24 +63,6 @@ PLANTED: dict[str, tuple[Log, Log]] = {
 }
 
 
-def said_of(pairs: list[tuple[Log, Log]], folder: Path) -> list[bool]:
-    """Whether the fingerprints of each pair differ."""
-    need("java")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "harness.spark.fingerprints_program"],
-        env={**spark.environment(), **spark.kept_in(folder)},
-        cwd=folder,
-        input=json.dumps(pairs),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4_000:]
-    found: list[bool] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def drawn(draw: random.Random) -> Iterator[tuple[Log, Log]]:
     """Pairs of logs out of few short texts: what differs often looks alike when put together."""
     while True:
@@ -134,13 +111,15 @@ def _plain(log: Log) -> Log:
     return [[key, value, headers or [], at] for key, value, headers, at in log]
 
 
-def test_each_difference_between_two_logs_changes_their_fingerprints(tmp_path: Path) -> None:
+def test_each_difference_between_two_logs_changes_their_fingerprints(
+    shared_spark: SharedSpark,
+) -> None:
     seed = random.randrange(1 << 32)
     source = drawn(random.Random(seed))
     pairs = [next(source) for _ in range(DRAWN)]
     same = [([record(headers=None)], [record(headers=[])]), ([BASE], [BASE])]
     asked = [*PLANTED.values(), *same, *pairs]
-    found = said_of(asked, tmp_path)
+    found = shared_spark.answers("fingerprints_program", pairs=asked)
     unseen = [name for name, seen in zip(PLANTED, found, strict=False) if not seen]
     wrong = [
         pair

@@ -1,14 +1,13 @@
-"""Pipelines whose counts are held against what readers find, in one session of Spark; a program.
+"""Pipelines whose counts are held against what readers find, in one session of Spark.
 
 Some steps plant a fault between what is read and what is written: a row that is dropped, or is
-written twice. It prints how each step ended and what it said, as one JSON document.
+written twice.
 """
 
 import contextlib
 import importlib
 import io
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -22,7 +21,6 @@ from pyspark.sql import functions as f
 
 from harness.spark.fingerprints_program import SCHEMA
 from harness.spark.plain import Place
-from harness.spark.program import CONF
 from tidelog.clients.admin.delete_records import delete_records
 from tidelog.clients.settings import Isolation
 from tidelog.kernel.ids import Offset, Partition
@@ -31,7 +29,7 @@ from tidelog.spark.pipelines.arguments import parse
 from tidelog.spark.pipelines.contents import Taken, differences
 from tidelog.spark.pipelines.running import told
 from tidelog.spark.pipelines.topics import connect, ends, ensure_topics
-from tidelog.spark.sessions import read_stream, session
+from tidelog.spark.sessions import read_stream
 
 ROWS = 300
 OTHERS = 7
@@ -238,18 +236,10 @@ def _frame(spark: SparkSession, log: list[Any]) -> DataFrame:
     return spark.createDataFrame(rows, SCHEMA)
 
 
-def main() -> None:
-    bootstrap, folder = sys.argv[1:]
-    spark = session("local[2]", conf={**CONF, "spark.sql.shuffle.partitions": "2"})
-    steps = Steps(spark, bootstrap, Path(folder))
+def answers(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
+    """What each step has said."""
+    steps = Steps(spark, asked["bootstrap"], Path(asked["folder"]))
     for part in (loads, mirrors, cut, upgrades, files, planted):
         part(steps)
         sys.stderr.write(f"{part.__name__} done\n")
-    sys.stdout.write(json.dumps(steps.said) + "\n")
-    sys.stdout.flush()
-    spark.stop()
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    main()
+    return steps.said

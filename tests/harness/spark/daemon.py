@@ -5,6 +5,7 @@ processor, which is most of what a test of Spark costs. The setting is
 `spark.python.daemon.module`.
 """
 
+import gc
 import importlib
 import sys
 
@@ -21,6 +22,8 @@ def run(*modules: str) -> None:
     if workers not in LIGHT:
         for one in ("pyarrow", "tidelog.spark.datasource", *modules):
             importlib.import_module(one)
+    # Workers collect garbage after each thing that they do: this is none.
+    gc.freeze()
     manager()
 
 

@@ -1,13 +1,8 @@
-"""One session of Spark in which what feeds an exactly-once sink fails; run as a program.
+"""What feeds an exactly-once sink fails, in one session of Spark."""
 
-It prints one JSON document: for each kind of failure what readers of committed records found after
-it, and after the run that was to complete the work.
-"""
-
-import json
 import os
+import shutil
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -24,13 +19,14 @@ from pyspark.sql.types import StructType
 from harness.clients.transaction_raw import end_of
 from harness.processes.cluster import until
 from harness.spark.plain import Place
+from harness.spark.talk import FOLDER
 from tidelog.clients.admin.group_offsets import stable_offset
 from tidelog.kernel.ids import Partition
 from tidelog.spark.checkpoints import query_id
 from tidelog.spark.datasource import Done, StreamWriter, TidelogDataSource
 from tidelog.spark.options import Mode, sink_options
 from tidelog.spark.sending import RegisteredSource
-from tidelog.spark.sessions import read_stream, session
+from tidelog.spark.sessions import read_stream
 from tidelog.spark.sink_markers import sink_marker
 from tidelog.spark.tasks import Point
 
@@ -38,21 +34,11 @@ ROWS = 6_000
 """In two partitions; the last one of partition 1 is where it fails."""
 _ROW_BYTES = 1_000
 """Enough that the sink's worker has rows in its hands long before the last ones come."""
-_CONF = {
-    "spark.driver.memory": "1g",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "200",
-    # Spark kills the Python of a task that does not end within 2 s after it was cancelled. On a
-    # busy machine that may be before it has aborted its transaction.
-    "spark.python.task.killTimeout": "60s",
-}
 _PATIENCE_S = 120
 _NOT_STARTED = "Python worker failed to connect back"
 """Spark gives the Python process that plans a stream ten seconds to start, which is not enough on a
 very busy machine. Nothing has been planned then, and the query is started again."""
 _STARTS_MAX = 5
-ATTEMPTS = 2
-"""Of each task, before its query fails."""
-
 DIGITS = 6
 LAST = b"%0*d" % (DIGITS, ROWS - 1)
 Trouble = Callable[[str], Column]
@@ -131,12 +117,9 @@ def _fails_beside_another(flag: str) -> Column:
     return f.udf(check, "binary")("value")
 
 
-GATE = "SPARK_FAILURES_GATE"
-"""A folder. If `armed` is there, the sink's first task waits before it begins."""
-
-
 def _gate(name: str) -> Path:
-    return Path(os.environ[GATE]) / name
+    """If `armed` is there, the sink's first task waits before it begins."""
+    return Path(os.environ[FOLDER]) / "gate" / name
 
 
 def _hold_the_first_task(point: Point, _batch: int, partition: int) -> None:
@@ -367,8 +350,11 @@ def _last(lines: list[str]) -> str:
     return next(told, lines[0] if lines else "an error without a text")
 
 
-def main(asked: dict[str, Any]) -> None:
-    spark = session(f"local[2,{ATTEMPTS}]", app="failures", conf=_CONF)
+def answers(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
+    """What was found after each failure, and after the run that was to complete the work."""
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "200")
+    shutil.rmtree(_gate(""), ignore_errors=True)
+    _gate("").mkdir()
     program = Program(spark, asked)
     troubles = {
         "udf": _raises,
@@ -382,10 +368,4 @@ def main(asked: dict[str, Any]) -> None:
     found["stopped"] = program.stopped()
     found["job"] = program.batch()
     found["foreach batch"] = program.foreach_batch()
-    sys.stdout.write(json.dumps(found) + "\n")
-    sys.stdout.flush()
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    return found

@@ -5,7 +5,6 @@ run ended. Cells that end the driver have no answer.
 """
 
 import importlib
-import json
 import shutil
 import sys
 import threading
@@ -23,21 +22,22 @@ import tidelog.spark.sessions as made_by
 from harness.processes.cluster import until
 from harness.spark.matrix import IN_SHUFFLES, Delivery, Form, What, When
 from harness.spark.matrix_strikes import MIDDLE_ROWS, OPTION, PATIENCE_S, ROWS, Order, StruckSource
+from harness.spark.talk import answer, requests
 from tidelog.spark.pipelines.arguments import parse
 from tidelog.spark.pipelines.topics import connect
 from tidelog.spark.sessions import read_stream, session
 
-ANSWER: Final = "ANSWER "
 DIGITS: Final = 6
 """Of the row's number, with which its value begins."""
 WIDE_BYTES: Final = 32_000
 """Where rows must not fit into what sockets hold."""
+_BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 CONF: Final = {
     "spark.driver.memory": "1g",
     # After a lost shuffle file the executor of local mode cannot register again, and would end.
     "spark.executor.heartbeat.maxFailures": "1000000",
     "spark.python.daemon.module": "harness.spark.matrix_daemon",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "25",
+    _BATCH_ROWS: "25",
     "spark.stage.maxConsecutiveAttempts": "2",
 }
 LAKE: Final = "lake"
@@ -300,11 +300,6 @@ def replay_topic(spark: SparkSession, base: str) -> str:
     return str(found.first()["name"])  # type: ignore[index]  # some name of a thousand fits
 
 
-def answer(said: dict[str, Any]) -> None:
-    sys.stdout.write(f"{ANSWER}{json.dumps(said)}\n")
-    sys.stdout.flush()
-
-
 def run_all(works: Sequence[Work]) -> list[str]:
     """How each of them ended. A driver that is to be killed has all of them stand still at once."""
     if len(works) == 1 or not works[0].is_struck:
@@ -344,16 +339,26 @@ def named_sinks(spark: SparkSession, works: Sequence[Work]) -> list[str]:
     ]
 
 
+def answers(spark: SparkSession, asked: dict[str, Any]) -> list[str]:
+    """How each cell ended, in a session that others use as well."""
+    spark.dataSource.register(StruckSource)
+    spark.conf.set(_BATCH_ROWS, CONF[_BATCH_ROWS])
+    return _answers(spark, asked)
+
+
+def _answers(spark: SparkSession, asked: dict[str, Any]) -> list[str]:
+    works = [Work(spark, one) for one in asked["works"]]
+    return named_sinks(spark, works) if asked["names"] else run_all(works)
+
+
 def main() -> None:
     vars(made_by)["RegisteredSource"] = StruckSource  # every session is made with this one
     spark = session(master(int(sys.argv[1])), app="matrix", conf=CONF)
     answer({"ready": True})
-    for line in sys.stdin:
-        asked = json.loads(line)
-        works = [Work(spark, one) for one in asked["works"]]
-        answers = named_sinks(spark, works) if asked["names"] else run_all(works)
+    for asked in requests():
+        found = _answers(spark, asked)
         spark.conf.get("spark.app.name")  # ends this program if its JVM has ended
-        answer({"answers": answers})
+        answer({"answers": found})
     spark.stop()
 
 

@@ -4,16 +4,12 @@ One session of Spark runs groups of cells; cells that end their driver are gone 
 session. The rows are counted by confluent-kafka's reader of committed records.
 """
 
-import json
 import os
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -22,12 +18,13 @@ import confluent_kafka
 
 from harness.clients.committed_rows import committed_rows
 from harness.processes.cluster import until
-from harness.spark import setup as spark
 from harness.spark.matrix import ALL, COMMANDS, Cell, Delivery, Form, What
-from harness.spark.matrix_program import ANSWER, CONF, DIGITS, FEW_TASKS, command_words, master
+from harness.spark.matrix_program import CONF, DIGITS, FEW_TASKS, command_words, master
 from harness.spark.matrix_results import NOT_RUN, NOT_STRUCK, Result
-from harness.spark.matrix_strikes import FOLDER, ROWS, Order
+from harness.spark.matrix_strikes import ROWS, Order
 from harness.spark.plain import Place
+from harness.spark.programs import ANSWER_S, Session
+from harness.spark.shared import SharedSpark
 from harness.suite.need import need
 
 _ROW_BYTES: Final = 1_000
@@ -40,9 +37,6 @@ TRIES: Final = 6
 """How often a user starts again what did not end in order."""
 PLANTED_TRIES: Final = 2
 """Of what shall not end in order."""
-_PATIENT: Final = {"SPARK_AUTH_SOCKET_TIMEOUT": "120"}
-"""Spark's Pythons wait for its JVM for this long, in seconds."""
-_ANSWER_S: Final = 300
 _FAILS: Final = (What.FUNCTION, What.SQL, What.SOURCE, What.SHUFFLE, What.NEIGHBOUR)
 """However often Spark tries a task or a stage again."""
 _SIGNALS: Final = {
@@ -53,104 +47,12 @@ _SIGNALS: Final = {
 }
 
 
-class Session:
-    """A program with a session of Spark."""
-
-    def __init__(self, folder: Path, *words: str) -> None:
-        scratch = folder / "spark"
-        scratch.mkdir(exist_ok=True)
-        with (folder / "stderr").open("ab") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-m", *words],
-                env={
-                    **spark.environment(),
-                    **spark.kept_in(scratch),
-                    FOLDER: str(folder),
-                    **_PATIENT,
-                },
-                cwd=folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
-
-    def ask(self, asked: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(asked) + "\n")
-        self.process.stdin.flush()
-
-    def answer(self, cells: int = 1) -> dict[str, Any] | None:
-        """None if the program has ended without one. A program that hangs is killed."""
-        assert self.process.stdout is not None
-        wait_s = cells * _ANSWER_S
-        hangs = threading.Timer(wait_s, self._kill)
-        hangs.start()
-        try:
-            for line in self.process.stdout:
-                if line.startswith(ANSWER):
-                    found: dict[str, Any] = json.loads(line.removeprefix(ANSWER))
-                    return found
-        finally:
-            is_in_time = hangs.is_alive()
-            hangs.cancel()
-        assert is_in_time, f"the session has not answered within {wait_s} s"
-        return None
-
-    def hit(self, what: What) -> None:
-        """The driver, as the cell says."""
-        pids = [self.process.pid] if what is not What.JVM else list(_machines(self.process.pid))
-        for pid in pids:
-            os.kill(pid, _SIGNALS[what])
-
-    def end(self) -> None:
-        """It, and whoever is left of it."""
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(1)
-        until(lambda: not self._kill(), "all of a session have ended")
-        self.process.wait()
-
-    def _kill(self) -> bool:
-        left = [pid for pid, (_, leader) in _processes().items() if leader == self.process.pid]
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.poll()
-        return bool(left)
-
-
-def _machines(leader: int) -> Iterator[int]:
-    """The JVMs of a session."""
-    for pid, (name, session) in _processes().items():
-        if name == "java" and session == leader:
-            yield pid
-
-
-def _processes() -> dict[int, tuple[str, int]]:
-    """All that live, with their names and the leaders of their sessions."""
-    found = {}
-    for one in Path("/proc").iterdir():
-        if one.name.isdecimal():
-            with suppress(OSError):
-                _, _, rest = (one / "stat").read_text().partition("(")
-                name, _, numbers = rest.rpartition(")")
-                state, _, _, leader = numbers.split()[:4]
-                if state != "Z":
-                    found[int(one.name)] = (name, int(leader))
-    return found
-
-
 class Sessions:
     """Sessions of Spark, of which one works at a time. Use it as a context, which ends them all."""
 
     def __init__(self, folder: Path) -> None:
         need("java")
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         self.folder = folder
         self._all: list[Session] = []
         self._living: Session | None = None
@@ -171,6 +73,17 @@ class Sessions:
             self._tasks = tasks
             assert self._living.answer() == {"ready": True}, self.folder
         return self._living
+
+    def asked(self, tasks: int, request: dict[str, Any], cells: int) -> list[str] | None:
+        """What the one that works answers to each of so many cells; None if it has ended."""
+        driver = self.living(tasks)
+        driver.ask(request)
+        said = driver.answer(cells)
+        if said is None:
+            self.leave()
+            return None
+        found: list[str] = said["answers"]
+        return found
 
     def leave(self) -> None:
         """What it has left behind may go on beside the next one."""
@@ -250,9 +163,6 @@ class Matrix:
         name = f"{self.label}-{cell.name}"
         return Order(self.sessions.folder, name, cell, planted=self.planted)
 
-    def _driver(self, group: Sequence[Cell]) -> Session:
-        return self.sessions.living(FEW_TASKS if len(group) == 1 else _TASKS)
-
     def _name(self, group: Sequence[Cell]) -> None:
         """Replays choose a topic by the hash that Spark has for its name."""
         if any(cell.how.form is Form.REPLAY for cell in group):
@@ -298,14 +208,9 @@ class Matrix:
 
     def _asked(self, group: Sequence[Cell], *, struck: bool, names: bool = False) -> list[str]:
         """Of the session of the moment; its answer for each cell."""
-        driver = self._driver(group)
-        driver.ask(self._request(group, struck=struck, names=names))
-        said = driver.answer(len(group))
-        if said is None:
-            self.sessions.leave()
-            return ["the program has ended"] * len(group)
-        found: list[str] = said["answers"]
-        return found
+        request = self._request(group, struck=struck, names=names)
+        said = self.sessions.asked(_tasks_of(group), request, len(group))
+        return ["the program has ended"] * len(group) if said is None else said
 
     def _request(
         self, group: Sequence[Cell], *, struck: bool, names: bool = False
@@ -322,17 +227,18 @@ class Matrix:
         for order in orders:
             order.give()
         is_command = group[0].how.form in COMMANDS
-        driver = self._commanded(orders[0]) if is_command else self._driver(group)
+        living = partial(self.sessions.living, _tasks_of(group))
+        driver = self._commanded(orders[0]) if is_command else living()
         if not is_command:
             driver.ask(self._request(group, struck=True))
         for order in orders:
-            until(partial(_is_held, order, driver), f"{order.name}: a task stands still", _ANSWER_S)
+            until(partial(_is_held, order, driver), f"{order.name}: a task stands still", ANSWER_S)
         what = group[0].what
-        driver.hit(what)
+        _hit(driver, what)
         for order in orders:
             order.goes_on.touch()
         if is_command:
-            code = driver.process.wait(_ANSWER_S)
+            code = driver.process.wait(ANSWER_S)
             assert code, f"{orders[0].name}: the command ended in order though it was hit"
         elif driver.answer() is None or what is not What.SIGINT:
             # A program may live through Ctrl-C with its session, and without it through the death
@@ -349,6 +255,30 @@ class Matrix:
         form = order.cell.how.form.value
         where = f"--master={master(FEW_TASKS)}"
         return self.sessions.started("harness.spark.matrix_command", form, *words, where, *more)
+
+
+class SharedSessions(Sessions):
+    """For cells that no session dies of: the one that all tests of a process share."""
+
+    def __init__(self, spark: SharedSpark) -> None:
+        super().__init__(spark.folder)
+        self._spark = spark
+        spark.clear()
+
+    def asked(self, tasks: int, request: dict[str, Any], cells: int) -> list[str]:  # noqa: ARG002 -- it has as many as a single cell needs
+        found: list[str] = self._spark.answers("matrix_program", **request)
+        return found
+
+
+def _hit(driver: Session, what: What) -> None:
+    """As the cell says."""
+    for pid in driver.machines() if what is What.JVM else [driver.process.pid]:
+        os.kill(pid, _SIGNALS[what])
+
+
+def _tasks_of(group: Sequence[Cell]) -> int:
+    """At a time."""
+    return FEW_TASKS if len(group) == 1 else _TASKS
 
 
 def grouped(cells: Iterable[Cell]) -> Iterator[list[Cell]]:

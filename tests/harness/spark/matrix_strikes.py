@@ -29,6 +29,7 @@ from harness.processes.cluster import until
 from harness.spark.matrix import COMMANDS, DRIVER_ENDS, Cell, Form, What, When
 from harness.spark.matrix_results import cell_of
 from harness.spark.plain import batch_of
+from harness.spark.talk import FOLDER
 from tidelog.clients.client import Client
 from tidelog.clients.producer.transaction import end_transaction
 from tidelog.clients.settings import ConnectionSettings
@@ -48,8 +49,6 @@ from tidelog.spark.sink_commit import Sink
 from tidelog.spark.tasks import Point, TaskInfo, Written, go_on
 from tidelog.tools.supervisor.proc import is_gone
 
-FOLDER = "SPARK_MATRIX_FOLDER"
-"""Where the cell, and the files about it, are."""
 SHUFFLES = "SPARK_LOCAL_DIRS"
 OPTION: Final = "matrix.order"
 """Of a frame that is read or written: the name of the order that its tasks obey."""

@@ -1,14 +1,9 @@
-"""Every pipeline once, in one session of Spark; run as a program.
-
-A line of JSON for each: how it ended, and what it printed.
-"""
+"""Every pipeline once, in one session of Spark: how it ended, and what it printed."""
 
 import contextlib
 import importlib
 import io
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from harness.spark.program import CONF
 from tidelog.clients.admin.group_offsets import commit_offsets, committed_offsets
 from tidelog.kernel.ids import Partition
 from tidelog.spark.pipelines.acks import SCHEMA
 from tidelog.spark.pipelines.arguments import parse
 from tidelog.spark.pipelines.topics import connect
-from tidelog.spark.sessions import session
 
 ROWS = 3_000
 GROUP = "g-of-load"
@@ -172,23 +165,12 @@ def _lines(steps: Steps, name: str, rows: list[dict[str, Any]]) -> None:
     Path(steps.path(name)).write_text(text, encoding="utf-8")
 
 
-def main() -> None:
-    bootstrap, folder, *data = sys.argv[1:]
-    spark = session("local[2]", conf={**CONF, "spark.sql.shuffle.partitions": "2"})
-    steps = Steps(spark, bootstrap, Path(folder))
+def answers(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
+    """What each step has said: of all that ask a cluster, or of those that read its files."""
+    steps = Steps(spark, asked["bootstrap"], Path(asked["folder"]))
+    if asked["data"]:
+        files(steps, asked["data"])
+        return steps.said
     for part in (load, copies, checks, looks):
         part(steps)
-    # The test stops the cluster now: of the rest only the files are asked.
-    sys.stdout.write("stop\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
-    if data:
-        files(steps, *data)
-    sys.stdout.write(json.dumps(steps.said) + "\n")
-    sys.stdout.flush()
-    spark.stop()
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    main()
+    return steps.said

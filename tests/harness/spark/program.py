@@ -1,11 +1,9 @@
-"""One session of Spark that does what a test cannot see without one; run as a program.
-
-It prints one JSON document: rows that the official connector and the data source `tidelog` have
-read and written with the same program, and what Spark says of mistakes.
+"""What a session of Spark does that a test cannot see without one: rows that the official connector
+and the data source `tidelog` have read and written with the same program, and what Spark says of
+mistakes.
 """
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.spark.first_pipeline import first_pipeline
-from tidelog.spark.sessions import read_stream, session
+from tidelog.spark.sessions import read_stream
 
 ROWS = 300
-CONF = {
-    "spark.driver.memory": "1g",
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-}
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestampType", "headers"]
 
 
@@ -182,9 +176,8 @@ def read_files(spark: SparkSession) -> str:
     return Path(f"/proc/{gateway.proc.pid}/maps").read_text()
 
 
-def main(asked: dict[str, Any]) -> None:
-    conf = {**CONF, "spark.jars": asked["jars"]}
-    spark = session("local[2]", app="tests", conf=conf)
+def answers(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
+    """Of all that is tried."""
     program = Program(spark, asked["bootstrap"], Path(asked["folder"]))
     topics = asked["topics"]
     found = {name: program.run(name, topics) for name in ("kafka", "tidelog")}
@@ -199,9 +192,4 @@ def main(asked: dict[str, Any]) -> None:
     found["carried on"] = program.carry_on(topics)
     found["mistakes"] = program.mistakes(topics["job"])
     found["start"] = {"archive": "classes.jsa" in read_files(spark)}
-    sys.stdout.write(json.dumps(found) + "\n")
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    return found

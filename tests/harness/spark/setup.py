@@ -23,8 +23,9 @@ JARS = (
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
     ("org.apache.commons", "commons-pool2", "2.13.1"),
 )
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""These JVMs live for seconds: what they compile better they have no time to gain from."""
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=200m"
+"""These JVMs live for seconds: what they compile better they have no time to gain from, and with
+room for all compiled code they need not look for some to throw away."""
 _NO_WORD = "-Xlog:disable -Xlog:all=error:stderr"
 """A JVM with other jars has no use for the archive, and would say so."""
 

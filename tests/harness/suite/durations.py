@@ -8,7 +8,7 @@ machine.
 import json
 import resource
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Final, cast
@@ -175,16 +175,29 @@ def file_of(test: str) -> str:
     return test.split("::", 1)[0]
 
 
-def longest_first(units: Iterable[str], record: Record) -> list[str]:
-    """Units of work, a file or a test, by what is recorded for them. One without a record comes
-    first: nobody knows how long it takes."""
+def longest_first(
+    units: Iterable[str], record: Record, together: Mapping[str, Collection[str]] = {}
+) -> list[str]:
+    """Units of work, a file or a test or some files that go together, by what is recorded for them.
+    One without a record comes first: nobody knows how long it takes."""
 
     def seconds(unit: str) -> float:
-        if unit in record.alone:
-            return record.alone[unit]
-        if unit not in record.files:
-            return float("inf")
-        inside = (took for test, took in record.alone.items() if file_of(test) == unit)
-        return record.files[unit].wall - sum(inside)
+        if unit in together:
+            return _recorded(together[unit], record)
+        return _alone(unit, record)
 
     return sorted(units, key=lambda unit: (-seconds(unit), unit))
+
+
+def _recorded(files: Collection[str], record: Record) -> float:
+    return sum(took.wall for name, took in record.files.items() if name in files)
+
+
+def _alone(unit: str, record: Record) -> float:
+    """Of a test, or of a file without the tests that are given out alone."""
+    if unit in record.alone:
+        return record.alone[unit]
+    if unit not in record.files:
+        return float("inf")
+    inside = (took for test, took in record.alone.items() if file_of(test) == unit)
+    return record.files[unit].wall - sum(inside)

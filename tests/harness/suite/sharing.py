@@ -1,13 +1,42 @@
 """Which worker runs what: whole files, so that what a file shares is made once, longest first.
 
 A test that takes very long is given out alone. Else the run would end in waiting for its file.
+Files that share a JVM go together, whatever their tests take.
 """
+
+from collections.abc import Mapping
+from typing import Final
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from harness.suite.durations import Record, file_of, longest_first
+
+TOGETHER: Final[Mapping[str, frozenset[str]]] = {
+    "shared_spark": frozenset(
+        (
+            "tests/cluster/spark_counts_test.py",
+            "tests/cluster/spark_crash_test.py",
+            "tests/cluster/spark_failures_test.py",
+            "tests/cluster/spark_fidelity_test.py",
+            "tests/cluster/spark_matrix_test.py",
+            "tests/cluster/spark_page_test.py",
+            "tests/cluster/spark_pipeline_deaths_test.py",
+            "tests/cluster/spark_pipelines_test.py",
+            "tests/cluster/spark_program_test.py",
+            "tests/property/spark_fingerprints_test.py",
+        )
+    ),
+    "shared_kafka": frozenset(
+        (
+            "tests/cluster/spark_exactly_once_test.py",
+            "tests/cluster/spark_sink_permits_test.py",
+            "tests/cluster/spark_times_test.py",
+        )
+    ),
+}
+"""By a fixture that costs more than most of what tests do with it: the files that take it."""
 
 
 class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
@@ -38,9 +67,14 @@ class Sorting:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         record = Record.read()
         units = {item: unit_of(item.nodeid, record.alone) for item in items}
-        rank = {unit: at for at, unit in enumerate(longest_first({*units.values()}, record))}
+        ordered = longest_first({*units.values()}, record, TOGETHER)
+        rank = {unit: at for at, unit in enumerate(ordered)}
         items.sort(key=lambda item: rank[units[item]])
 
 
 def unit_of(nodeid: str, alone: dict[str, float]) -> str:
-    return nodeid if nodeid in alone else file_of(nodeid)
+    file = file_of(nodeid)
+    for shared, files in TOGETHER.items():
+        if file in files:
+            return shared
+    return nodeid if nodeid in alone else file

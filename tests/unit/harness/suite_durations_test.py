@@ -1,5 +1,6 @@
 """Test files are shared out by what they took, and one that takes much longer fails the run."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from harness.suite.durations import (
     updated,
 )
 from harness.suite.runs import run_apart
-from harness.suite.sharing import unit_of
+from harness.suite.sharing import TOGETHER, unit_of
 from harness.suite.tidy_checks import ROOT
 
 FILES = ("a_test.py", "b_test.py", "c_test.py")
@@ -91,6 +92,21 @@ def test_units_come_longest_first_and_those_nobody_knows_before_all() -> None:
 )
 def test_a_test_goes_with_its_file_unless_it_takes_long(test: str, unit: str) -> None:
     assert unit_of(test, {"a_test.py::test_x[1]": 20.0}) == unit
+
+
+def test_files_that_share_a_jvm_go_together_and_their_seconds_add_up() -> None:
+    for shared, files in TOGETHER.items():
+        one, other = sorted(files)[:2]
+        assert unit_of(f"{one}::test_x", {f"{one}::test_x": 50.0}) == shared
+        known = Record({one: FileTime(30, 1), other: FileTime(30, 1), "a_test.py": FileTime(50, 1)})
+        assert longest_first(["a_test.py", shared], known, TOGETHER) == [shared, "a_test.py"]
+
+
+@pytest.mark.parametrize("shared", TOGETHER)
+def test_all_files_that_take_a_shared_jvm_go_together(shared: str) -> None:
+    tests = (ROOT / "tests").rglob("*_test.py")
+    takes = {one for one in tests if re.search(rf"{shared}: \w", one.read_text())}
+    assert {str(one.relative_to(ROOT)) for one in takes} == TOGETHER[shared]
 
 
 PROJECT = """
