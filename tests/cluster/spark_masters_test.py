@@ -5,12 +5,14 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.processes.cluster import Cluster, until
+from harness.spark import setup as spark
 from harness.spark.standalone import bare_python, environment, spark_home, standalone
 from harness.suite.need import need
 
@@ -20,10 +22,20 @@ ROWS = 2_000
 CONF = ("--conf", "spark.driver.memory=1g", "--conf", "spark.executor.memory=512m")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_start(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A night has time to start JVMs as users do."""
+    need("java")
+    with pytest.MonkeyPatch.context() as patched:
+        if not request.config.getoption("--nightly"):
+            for name, value in spark.quick_start().items():
+                patched.setenv(name, value)
+        yield
+
+
 @pytest.fixture(scope="module")
 def topic(cluster: Cluster) -> str:
     """Written by a pipeline that was started as a command."""
-    need("java")
     made = ["--topic", "of-masters", "--partitions", "2", "--rows", str(ROWS), "--keys", "10"]
     master = ["--master", "local[*]", "--tasks", "2"]
     done = cluster.command("pipeline", "produce", *made, *master, *CONF, timeout_s=300)
