@@ -21,6 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from harness.processes.cluster import until
+from harness.spark.few_rows import FEW_ROWS
 from harness.spark.plain import Place
 from tidelog.spark.sending import RegisteredSource
 from tidelog.spark.sessions import read_stream, session
@@ -31,6 +32,7 @@ DIGITS = 6
 _ROW_BYTES = 1_000
 """Enough that the sink's worker has rows in its hands long before the last ones come."""
 _CONF = {
+    **FEW_ROWS,
     "spark.driver.memory": "1g",
     "spark.executor.memory": "512m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50",
