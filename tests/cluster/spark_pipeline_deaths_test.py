@@ -14,9 +14,11 @@ import pytest
 
 from harness.processes.cluster import Cluster
 from harness.spark import setup
+from harness.spark.few_rows import FEW_ROWS
 from harness.spark.interrupts import Ended, started
 from harness.spark.plain import Place
 from harness.spark.shared import SharedSpark
+from harness.spark.starts import NOT_STARTED, STARTS_MAX
 from harness.spark.struck import DEATH, DEATHS, MARK, MOMENT, MOMENTS
 from harness.suite.need import need
 from tidelog.spark.pipelines.topics import ensure_topics
@@ -63,12 +65,22 @@ class Scene:
 
     def words(self, program: str) -> list[str]:
         """Of the program; the copy is the topic `copy-` and the name of the folder."""
-        conf = {"spark.sql.execution.arrow.maxRecordsPerBatch": 50, "spark.driver.memory": "1g"}
-        words = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+        rows = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50"}
+        conf = {**FEW_ROWS, **rows, "spark.driver.memory": "1g"}
+        words = [f"--conf={name}={value}" for name, value in conf.items()]
         words += ["--master", "local[2]", "--bootstrap", self._cluster.bootstrap]
         return words + (self._mirror() if program == "mirror" else self._replay())
 
-    def run(self, words: list[str], cell: Cell) -> tuple[Ended, list[str]]:
+    def struck(self, words: list[str], cell: Cell) -> tuple[Ended, list[str]]:
+        """The program's end, and the processes that are left of it."""
+        ended, left = self._run(words, cell)
+        for _ in range(STARTS_MAX):
+            if NOT_STARTED not in ended.err:
+                break
+            ended, left = self._run(words, cell)
+        return ended, left
+
+    def _run(self, words: list[str], cell: Cell) -> tuple[Ended, list[str]]:
         folder = self._folder / f"run-{len([*self._folder.iterdir()])}"
         folder.mkdir()
         tests = str(Path(__file__).parents[1])
@@ -134,7 +146,7 @@ def check(cell: Cell, cluster: Cluster, spark: SharedSpark, folder: Path) -> Non
     need("java")
     scene = Scene(cluster, folder)
     words = scene.words(cell.program)
-    ended, left = scene.run(words, cell)
+    ended, left = scene.struck(words, cell)
     assert (folder / "mark").exists(), ended
     assert left == [], ended
     assert ended.code == CODES[cell.death], ended

@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import confluent_kafka
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from harness.spark.few_rows import FEW_ROWS
+from harness.spark.starts import NOT_STARTED, STARTS_MAX
 from tidelog.spark.datasource import StreamReader, TidelogDataSource
 from tidelog.spark.offsets import Json
 from tidelog.spark.options import Mode, source_options
@@ -150,7 +153,18 @@ def source_of(spark: SparkSession, asked: dict[str, Any]) -> DataFrame:
 
 def copy(spark: SparkSession, asked: dict[str, Any]) -> None:
     """Until the stream ends."""
-    query = (
+    for left in reversed(range(STARTS_MAX)):
+        try:
+            _started(spark, asked).awaitTermination()
+        except StreamingQueryException as error:
+            if NOT_STARTED in str(error) and left:
+                continue
+            raise
+        return
+
+
+def _started(spark: SparkSession, asked: dict[str, Any]) -> StreamingQuery:
+    return (
         source_of(spark, asked)
         .select("key", "value", "partition")
         .writeStream.format("tidelog")
@@ -161,7 +175,6 @@ def copy(spark: SparkSession, asked: dict[str, Any]) -> None:
         .trigger(**asked["trigger"])
         .start()
     )
-    query.awaitTermination()
 
 
 def answers(spark: SparkSession, asked: dict[str, Any]) -> bool:

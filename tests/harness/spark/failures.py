@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from harness.clients.transaction_raw import end_of
 from harness.processes.cluster import until
 from harness.spark.plain import Place
+from harness.spark.starts import NOT_STARTED, STARTS_MAX
 from harness.spark.talk import FOLDER
 from tidelog.clients.admin.group_offsets import stable_offset
 from tidelog.kernel.ids import Partition
@@ -35,10 +36,7 @@ ROWS = 6_000
 _ROW_BYTES = 1_000
 """Enough that the sink's worker has rows in its hands long before the last ones come."""
 _PATIENCE_S = 120
-_NOT_STARTED = "Python worker failed to connect back"
-"""Spark gives the Python process that plans a stream ten seconds to start, which is not enough on a
-very busy machine. Nothing has been planned then, and the query is started again."""
-_STARTS_MAX = 5
+
 DIGITS = 6
 LAST = b"%0*d" % (DIGITS, ROWS - 1)
 Trouble = Callable[[str], Column]
@@ -276,15 +274,15 @@ class Program:
     def _run(self, start: Callable[[], StreamingQuery]) -> str:
         """Start a query and wait for its end."""
         said = ""
-        for _ in range(_STARTS_MAX):
+        for _ in range(STARTS_MAX):
             said = _said(start().awaitTermination)
-            if _NOT_STARTED not in said:
+            if NOT_STARTED not in said:
                 break
         return said
 
     def _in_mid_batch(self, start: Callable[[], StreamingQuery], reached: Path) -> StreamingQuery:
         """Start a query, and wait until its tasks have made that file."""
-        for _ in range(_STARTS_MAX):
+        for _ in range(STARTS_MAX):
             query = start()
             until(partial(_is_there_or_over, reached, query), "tasks are in mid-batch", _PATIENCE_S)
             if reached.exists():
