@@ -91,6 +91,18 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     assert not again.has(left)
 
 
+def test_a_run_that_was_killed_while_it_wrote_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    first, second = Mutant(RISES, BOUND), Mutant(RISES, TURNED)
+    Results(path).add(first.outcome(survived=3))
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:20])
+    again = Results(path)
+    assert again.has(first)
+    again.add(second.outcome(survived=4))
+    assert [one.survived for one in Results(path).all] == [3, 4]
+
+
 def test_a_mutant_of_a_function_that_was_changed_since_is_tried_again(tmp_path: Path) -> None:
     results = Results(tmp_path / "results.jsonl")
     results.add(Mutant(RISES, BOUND).outcome(survived=3))

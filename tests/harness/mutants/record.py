@@ -100,8 +100,10 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        self.all = [msgspec.json.decode(line, type=Outcome) for line in lines]
+        # A run that was killed may have left a piece of a line: its mutant is tried again.
+        text = path.read_bytes() if path.exists() else b""
+        lines, self._torn = text.split(b"\n")[:-1], bool(text) and not text.endswith(b"\n")
+        self.all = [one for one in map(_outcome_in, lines) if one is not None]
         self._tried = {(one.function, one.digest, one.change) for one in self.all}
 
     def has(self, mutant: Mutant) -> bool:
@@ -111,4 +113,12 @@ class Results:
         self.all.append(outcome)
         self._tried.add((outcome.function, outcome.digest, outcome.change))
         with self._path.open("ab") as stream:
-            stream.write(msgspec.json.encode(outcome) + b"\n")
+            stream.write(b"\n" * self._torn + msgspec.json.encode(outcome) + b"\n")
+        self._torn = False
+
+
+def _outcome_in(line: bytes) -> Outcome | None:
+    try:
+        return msgspec.json.decode(line, type=Outcome)
+    except msgspec.DecodeError:
+        return None
