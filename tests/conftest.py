@@ -22,6 +22,7 @@ from harness.spark.shared import shared_spark
 from harness.suite.budgets import histories, pytest_terminal_summary
 from harness.suite.durations import Measured, Recording
 from harness.suite.loop import Loop
+from harness.suite.orphans import end_orderly, watch
 from harness.suite.repeating import AtNight, Busy, Failures, Repeating
 from harness.suite.second_try import SecondTry
 from harness.suite.sharing import Sharing, Sorting
@@ -101,6 +102,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if is_worker:
         plugins.register(Sorting())
         return
+    watch()
+    if config.getoption("numprocesses"):
+        signal.signal(signal.SIGTERM, end_orderly)
     plugins.register(Sharing())
     plugins.register(Recording(config))
     plugins.register(Told())

@@ -39,6 +39,7 @@ REAL_PROCESSES = (
     "tests/harness/processes/load",
     "tests/harness/processes/soak",
     "tests/harness/processes/stand_ins",
+    "tests/harness/suite/orphans",
 )
 """Where tests wait for processes, or are processes themselves: only there may anything sleep."""
 
