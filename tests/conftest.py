@@ -26,6 +26,7 @@ from harness.suite.orphans import end_orderly, watch
 from harness.suite.repeating import AtNight, Busy, Failures, Repeating
 from harness.suite.second_try import SecondTry
 from harness.suite.sharing import Sharing, Sorting
+from harness.suite.whole import TellsItsEnd, Whole
 
 __all__ = [
     "alone",
@@ -101,11 +102,13 @@ def pytest_configure(config: pytest.Config) -> None:
         plugins.register(Measured())
     if is_worker:
         plugins.register(Sorting())
+        plugins.register(TellsItsEnd())
         return
     watch()
     if config.getoption("numprocesses"):
         signal.signal(signal.SIGTERM, end_orderly)
     plugins.register(Sharing())
+    plugins.register(Whole())
     plugins.register(Recording(config))
     plugins.register(Told())
     if repeat > 1:

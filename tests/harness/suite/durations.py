@@ -16,6 +16,8 @@ from typing import Final, cast
 import msgspec
 import pytest
 
+from harness.suite.whole import fail
+
 RECORD: Final = Path(__file__).resolve().parents[2] / "durations.json"
 PROCESSOR: Final = "processor_s"
 """Under this name each test reports what it and the processes it waited for used."""
@@ -23,8 +25,9 @@ BUDGET_WALL_S: Final = 4 * 780
 """Four workers for thirteen minutes. The aim is six."""
 ALONE_S: Final = 10.0
 """A test that takes as long is given out by itself, not with its file."""
-COMPARED_FROM_S: Final = 5.0
-"""Files that take less are not compared: their start-up costs what they do."""
+SHORT_S: Final = 5.0
+"""A file that takes less, or has no record yet, may grow as one that takes this: of a short one the
+start-up costs what it does."""
 MAY_GROW: Final = 1.5
 ENDED: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 """Of a run that was interrupted nobody knows what its tests take."""
@@ -76,20 +79,20 @@ def grown(before: Record, now: Record) -> list[str]:
 
     A slower machine is slow for all files: their median says how slow.
     """
-    ratios = {
-        name: now.files[name].processor / one.processor
-        for name, one in before.files.items()
-        if name in now.files and one.processor >= COMPARED_FROM_S
-    }
+    recorded = {name: one.processor for name, one in before.files.items() if name in now.files}
+    ratios = [
+        now.files[name].processor / took for name, took in recorded.items() if took >= SHORT_S
+    ]
     if not ratios:
         return []
-    slower = max(1.0, median(ratios.values()))
+    slower = max(1.0, median(ratios))
     found = []
-    for name in sorted(ratios):
-        recorded, used = before.files[name].processor, now.files[name].processor
-        if used > recorded * MAY_GROW * slower + ALLOWANCE_S:
+    for name in sorted(now.files):
+        took, used = recorded.get(name), now.files[name].processor
+        if used > max(took or 0.0, SHORT_S) * MAY_GROW * slower + ALLOWANCE_S:
             found.append(
-                f"{name}: {used:.1f} s of processor time, {recorded:.1f} s recorded"
+                f"{name}: {used:.1f} s of processor time,"
+                f" {'nothing' if took is None else f'{took:.1f} s'} recorded"
                 f" (this machine: {slower:.2f} times as slow)"
             )
     return found
@@ -144,8 +147,8 @@ class Recording:
                 updated(before, now, self._config.rootpath).write()
         elif now.files.keys() >= before.files.keys() and not self._config.getoption("--nightly"):
             self._grown = grown(before, now)
-            if self._grown and session.exitstatus == pytest.ExitCode.OK:
-                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            if self._grown:
+                fail(session, *self._grown)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self._grown:

@@ -6,9 +6,12 @@ there is left out silently.
 
 import os
 import shutil
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import pytest
+
+ABILITIES: Final = frozenset({"a disk", "a file system in memory", "cachestat", "loop", "mount"})
+"""Of the machine: what is asked of `need_that` and is no program."""
 
 
 def need(*programs: str) -> None:
@@ -28,6 +31,13 @@ def required() -> frozenset[str]:
     """What this run must not skip."""
     names = os.environ.get("HARNESS_REQUIRE", "").split(",")
     return frozenset(name.strip() for name in names if name.strip())
+
+
+def absent() -> list[str]:
+    """Programs that this run must not skip, and that are nowhere: perhaps a name is mistyped. What
+    is required and no program (a disk, a permission) only its tests can tell."""
+    programs = (name for name in required() if name not in ABILITIES)
+    return sorted(name for name in programs if shutil.which(name) is None)
 
 
 def _miss(program: str, why: str = "is not on this machine") -> NoReturn:

@@ -8,8 +8,10 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from harness.suite.durations import ENDED
 from harness.suite.runs import environment
 from harness.suite.second_try import FOLDERS
+from harness.suite.whole import fail
 
 NIGHTLY_REPEATS = 20
 NIGHTLY_BUSY = 2
@@ -57,6 +59,8 @@ class AtNight:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
             return  # somebody asked for a few of the tests
+        if session.exitstatus not in ENDED:
+            return  # or has had enough of them
         options = [f"--repeat={NIGHTLY_REPEATS}", f"--busy={NIGHTLY_BUSY}"]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *FOLDERS],
@@ -64,8 +68,8 @@ class AtNight:
             env=environment(),
             check=False,
         )
-        if done.returncode and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if done.returncode:
+            fail(session, f"of {NIGHTLY_REPEATS} runs of each test with real processes some failed")
 
 
 def without_repetition(nodeid: str) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from harness.suite.durations import Record, file_of, longest_first
 
@@ -46,6 +47,25 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no t
         config.option.loadscopereorder = False  # by the number of tests
         super().__init__(config, log)
         self._alone = Record.read().alone
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Of a worker that has died: the test that it ran, which must not kill the next worker."""
+        units: list[dict[str, bool]] = [*self.assigned_work.get(node, {}).values()]
+        places = [(unit, test) for unit in units for test, ended in unit.items() if not ended]
+        if not places:
+            super().remove_node(node)
+            return None
+        unit, crashed = places[0]
+        unit[crashed] = True
+        super().remove_node(node)
+        return crashed
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """A worker begins a test when it knows the next one, or that there is none. xdist gives a
+        worker in place of a dead one a single unit: with one test in it both wait for ever."""
+        super()._reschedule(node)
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid, self._alone)

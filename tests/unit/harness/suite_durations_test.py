@@ -8,9 +8,9 @@ import pytest
 from harness.suite.durations import (
     ALLOWANCE_S,
     BUDGET_WALL_S,
-    COMPARED_FROM_S,
     MAY_GROW,
     RECORD,
+    SHORT_S,
     FileTime,
     Record,
     grown,
@@ -45,9 +45,15 @@ def test_a_machine_that_is_faster_forbids_nothing_that_was_recorded() -> None:
     assert grown(record(20, 20, 20), record(10, 10, 20)) == []
 
 
-def test_short_files_and_new_ones_are_not_compared() -> None:
-    short = COMPARED_FROM_S - 1
-    assert grown(record(20, 20, short), record(20, 20, 100)) == []
+def test_short_files_and_new_ones_may_grow_as_one_that_takes_a_few_seconds() -> None:
+    limit = SHORT_S * MAY_GROW + ALLOWANCE_S
+    new = Record(
+        {name: took for name, took in record(20, 20, 0).files.items() if "c" not in name[:1]}
+    )
+    for before in (record(20, 20, SHORT_S - 1), record(20, 20, 0), new):
+        assert grown(before, record(20, 20, limit)) == []
+        (said,) = grown(before, record(20, 20, limit + 1))
+        assert said.startswith("c_test.py: 23.5 s of processor time, ")
     assert grown(Record(), record(20, 20, 20)) == []
 
 
@@ -133,7 +139,7 @@ def test_a_worker_begins_with_what_takes_longest(tmp_path: Path) -> None:
     assert len(ran) == 21
 
 
-def test_the_record_has_every_test_file_and_keeps_to_the_budget() -> None:
+def test_the_record_has_only_files_that_are_there_and_keeps_to_the_budget() -> None:
     known = Record.read()
     there = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py")}
     tests = {name for name in there if name.endswith("_test.py") or "/test_" in name}

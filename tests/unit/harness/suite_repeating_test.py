@@ -1,11 +1,14 @@
 """A test that fails now and then is found by running it often, beside busy processors."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from harness.suite.repeating import busy, without_repetition
+from harness.suite.repeating import AtNight, busy, without_repetition
 from harness.suite.runs import run_apart
+from harness.suite.whole import faults
 
 CONFTEST = """
 from harness.suite.repeating import Failures, Repeating
@@ -58,3 +61,24 @@ def test_processors_are_busy_and_then_let_go() -> None:
     with busy(2) as pids:
         assert all(Path(f"/proc/{pid}").exists() for pid in pids)
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ended", "then"),
+    [
+        (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED),
+        (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERRUPTED),
+    ],
+)
+def test_a_night_goes_on_only_if_nobody_has_interrupted_it(
+    tmp_path: Path, ended: pytest.ExitCode, then: pytest.ExitCode
+) -> None:
+    """In a folder without tests what goes on fails at once."""
+    source = pytest.Config.ArgsSource.TESTPATHS
+    config = SimpleNamespace(rootpath=tmp_path, stash=pytest.Stash(), args_source=source)
+    session = SimpleNamespace(exitstatus=ended, config=config)
+    night = AtNight(cast(pytest.Config, config))
+    night.pytest_sessionfinish(cast(pytest.Session, session))
+    assert session.exitstatus == then
+    assert len(faults(cast(pytest.Config, config))) == (ended is pytest.ExitCode.OK)

@@ -1,5 +1,8 @@
 """Tests with real processes have a second try, which is told; three of them fail no run."""
 
+import os
+import shutil
+import subprocess
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +12,7 @@ import pytest
 
 from harness.suite.runs import run_apart
 from harness.suite.second_try import EVIDENCE, PASSED_MAX, TRIED_MAX, SecondTry, cause_of
+from harness.suite.tidy_checks import ROOT
 
 CONFTEST = """
 from harness.suite.second_try import SecondTry
@@ -77,11 +81,18 @@ def test_what_fails_twice_fails_the_run(tmp_path: Path) -> None:
 class Ended:
     """A run with these failures, of which these fail again."""
 
-    def __init__(self, folder: Path, failed: Iterable[str], again: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        failed: Iterable[str],
+        again: Collection[str] = (),
+        interrupted_at: str = "",
+    ) -> None:
         self.exitstatus: int = pytest.ExitCode.TESTS_FAILED
         self.tried: list[str] = []
         self.lines: list[str] = []
-        config = SimpleNamespace(rootpath=folder)
+        self.interrupted_at = interrupted_at
+        config = SimpleNamespace(rootpath=folder, stash=pytest.Stash())
         tries = SecondTry(cast(pytest.Config, config), lambda test: self._passes(test, again))
         for test in failed:
             tries.pytest_runtest_logreport(failure_of(test))
@@ -90,6 +101,8 @@ class Ended:
 
     def _passes(self, test: str, again: Collection[str]) -> bool:
         self.tried.append(test)
+        if test == self.interrupted_at:
+            raise KeyboardInterrupt
         return test not in again
 
     def section(self, title: str) -> None:
@@ -135,6 +148,16 @@ def test_one_that_fails_again_fails_the_run(tmp_path: Path) -> None:
     assert run.lines[-1] == f"failed twice: {failed[0]}"
 
 
+def test_a_second_try_that_is_interrupted_tells_what_it_knows(tmp_path: Path) -> None:
+    failed = named("cluster", 3)
+    run = Ended(tmp_path, failed, interrupted_at=failed[1])
+    assert (run.exitstatus, run.tried) == (pytest.ExitCode.INTERRUPTED, failed[:2])
+    assert f"passed at the second try: {failed[0]}" in run.lines
+    assert "the second try was interrupted" in run.lines
+    assert not [line for line in run.lines if line.startswith("failed twice")]
+    assert (tmp_path / EVIDENCE).exists()
+
+
 @pytest.mark.parametrize(
     ("failed", "said"),
     [
@@ -157,3 +180,32 @@ def test_a_run_without_failures_says_nothing_and_removes_old_evidence(tmp_path: 
     evidence.write_text("old")
     assert Ended(tmp_path, []).lines == []
     assert not evidence.exists()
+
+
+CI_README = """<!-- command: test -->
+```sh
+{command}
+```
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "code"), [("echo new > .second-try.txt", 0), ("false", 1)])
+def test_ci_prints_the_evidence_of_this_run_and_of_no_other(
+    tmp_path: Path, command: str, code: int
+) -> None:
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci/run", tmp_path / ".ci")
+    (tmp_path / "README.md").write_text(CI_README.format(command=command))
+    (tmp_path / EVIDENCE).write_text("old")
+    for program in ("strace", "kcat"):  # it would install what is missing
+        (tmp_path / program).touch(0o755)
+    ran = subprocess.run(
+        [tmp_path / ".ci/run"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == code
+    assert ran.stdout == f"+ {command}\n" + ("new\n" if code == 0 else "")
