@@ -35,6 +35,21 @@ def test_letting_others_run_is_no_sleep() -> None:
     assert tidy_checks.sleeps("tests/unit/test_a.py", "async def f():\n    await sleep(0)") == []
 
 
+TEST = "def test_a():\n    pass\n"
+GROUP = "class {}:\n    def test_a(self):\n        pass\n"
+
+
+def test_a_test_that_pytest_would_not_find_is_found() -> None:
+    assert tidy_checks.tests_nobody_runs("tests/unit/a_tests.py", TEST) == [
+        "tests/unit/a_tests.py:1: test_a is in no file that is named *_test.py"
+    ]
+    assert tidy_checks.tests_nobody_runs("tests/unit/a_test.py", GROUP.format("Group")) == [
+        "tests/unit/a_test.py:2: test_a is in a class that is not named Test*"
+    ]
+    assert tidy_checks.tests_nobody_runs("tests/unit/a_test.py", TEST) == []
+    assert tidy_checks.tests_nobody_runs("tests/unit/a_test.py", GROUP.format("TestA")) == []
+
+
 @pytest.mark.parametrize(
     "source", ["import unittest.mock", "from unittest import mock", "from mock import patch"]
 )

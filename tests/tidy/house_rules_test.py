@@ -1,6 +1,7 @@
 """What no off-the-shelf checker knows: lengths, docstrings, sleeps, mocks, silenced findings."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,16 @@ CODE_CHECKS: list[Check] = [
     tidy_checks.missing_docstring,
     tidy_checks.mocks,
     tidy_checks.sleeps,
+    tidy_checks.tests_nobody_runs,
 ]
 TEXT_CHECKS: list[Check] = [tidy_checks.machine_names, tidy_checks.unowned_markers]
+
+
+def test_the_rules_see_the_tree() -> None:
+    """Of no files nothing could be complained."""
+    this = Path(__file__).resolve()
+    assert {this, ROOT / "tests/conftest.py"} <= {*python_files()} < {*text_files()}
+    assert {ROOT / "README.md", ROOT / ".ci/run"} <= {*text_files()}
 
 
 def name_of(check: Check) -> str:

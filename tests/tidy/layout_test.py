@@ -92,7 +92,9 @@ def test_ci_s_way_of_reading_the_readme_finds_the_test_command() -> None:
 
 
 def test_shell_blocks_of_the_readme_parse() -> None:
-    for block in documents.blocks(README, "sh"):
+    found = documents.blocks(README, "sh")
+    assert found
+    for block in found:
         subprocess.run(["bash", "-n"], input=block.body, text=True, check=True)
 
 

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE_ROOTS = ("node", "coordinator", "clients", "tools")
@@ -128,6 +129,26 @@ def mocks(name: str, source: str) -> list[str]:
     ]
 
 
+def tests_nobody_runs(name: str, source: str) -> list[str]:
+    """What looks like a test, and where pytest would not look for it."""
+    if not name.startswith("tests/"):
+        return []
+    tree = ast.parse(source)
+    if not name.endswith("_test.py"):
+        return [
+            f"{name}:{one.lineno}: {one.name} is in no file that is named *_test.py"
+            for one in tree.body
+            if _is_test(one)
+        ]
+    return [
+        f"{name}:{one.lineno}: {one.name} is in a class that is not named Test*"
+        for group in ast.walk(tree)
+        if isinstance(group, ast.ClassDef) and not group.name.startswith("Test")
+        for one in group.body
+        if _is_test(one)
+    ]
+
+
 _MARKER = re.compile(r"\b(?:[T]ODO|[F]IXME|[X]XX|[H]ACK)\b")
 
 
@@ -190,6 +211,10 @@ def _is_written(path: Path, root: Path) -> bool:
     if _made(path, root) or not path.is_file() or path.name == "LICENSE":
         return False
     return b"\0" not in path.read_bytes()[:8192]
+
+
+def _is_test(node: ast.AST) -> TypeGuard[Function]:
+    return isinstance(node, Function) and node.name.startswith("test_")
 
 
 def _lines(node: Function) -> int:
