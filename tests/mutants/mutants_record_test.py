@@ -146,6 +146,13 @@ def test_another_seed_draws_another_sample_and_the_same_one_the_same() -> None:
     assert first == sampled(mutants, "a", 40)
 
 
+def test_the_tests_of_nearly_all_functions_are_recorded() -> None:
+    """The mutants of all others are left out, and a sample without them says nothing."""
+    functions, reached = functions_of(modules()), Reached.read().by_function
+    missing = [one.key for one in functions if one.key not in reached]
+    assert len(missing) <= len(functions) // 10, f"python -m harness.mutants reach: {missing}"
+
+
 def test_each_test_that_killed_a_mutant_of_a_clean_function_is_there() -> None:
     """Else a renamed test would let its mutants survive, in whichever run draws one of them."""
     record = Record.read()

@@ -43,9 +43,14 @@ def test_the_tests_notice_the_mutants_of_today_s_sample(
     mutants("sample", "--seed", seed, "--results", str(file))
     outcomes = Results(file).all
     functions = {one.key: one for one in functions_of(modules())}
-    failures, told = judged(outcomes, functions, Record.read())
+    record = Record.read()
+    failures, told = judged(outcomes, functions, record)
     killed = sum(bool(one.killed_by) for one in outcomes)
-    count = f"{killed} of {len(outcomes)} killed; the same again: MUTANTS_SEED={seed}"
+    clean = sum(record.is_clean(functions[one.function]) for one in outcomes)
+    count = (
+        f"{killed} of {len(outcomes)} killed; {clean} of these are in functions that must have no"
+        f" survivor; the same again: MUTANTS_SEED={seed}"
+    )
     record_property(PROPERTY, json.dumps([count, *told]))
     assert outcomes, "no mutant was tried"
     assert not failures, "\n".join(failures)
