@@ -5,6 +5,8 @@ import pytest
 from harness.suite import programs
 from harness.suite.tidy_checks import CODE_ROOTS, PYTHON_ROOTS, ROOT, python_files
 
+pytestmark = pytest.mark.timeout(300)
+
 
 def passes(program: str, *arguments: str) -> None:
     done = programs.run(program, *arguments)
@@ -19,7 +21,6 @@ def test_the_linter_has_nothing_to_say() -> None:
     passes("ruff", "check", *PYTHON_ROOTS)
 
 
-@pytest.mark.timeout(300)
 def test_the_types_hold() -> None:
     passes("mypy")
 

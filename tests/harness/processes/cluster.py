@@ -31,7 +31,8 @@ from tidelog.tools.supervisor.folder import run_in
 from tidelog.tools.supervisor.runs import Run
 
 STAND_INS = ("-m", "harness.processes.stand_ins")
-WAIT_S = 20.0
+WAIT_S = 45.0
+"""Much longer than it takes: on a machine with other work a moment becomes half a minute."""
 LISTENS = "0A"
 """In `/proc/net/tcp`."""
 START_WITHIN_S = 60.0

@@ -14,6 +14,7 @@ from tidelog.clients.producer.producer import Producer
 from tidelog.clients.producer.transactional import TransactionalProducer
 from tidelog.clients.settings import Isolation, ProducerSettings
 from tidelog.kernel.ids import Partition, TopicPartition
+from tidelog.kernel.instant import s
 from tidelog.spark.planning import begins_now, ends_now
 from tidelog.wire.codecs import Codec
 from tidelog.wire.records import MAGIC, Record, build_batch, seal
@@ -29,6 +30,8 @@ _BATCH_BYTES: Final = (100, 3_000, 16_000)
 _SEGMENT_BYTES: Final = ("40000", "1000000")
 _ANY_TIME: Final = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
 _RECORDS_IN_PLACE_MAX: Final = 5
+_OPEN_FOR_NS: Final = s(900)
+"""Unfinished transactions stay so: both sources must find the same."""
 """Of a batch that is made here: it must fit into the smallest segment."""
 
 
@@ -80,7 +83,8 @@ def _write(place: Place, chance: Random, drawn: Drawn) -> None:
     settings = ProducerSettings(codec=codec, batch_bytes=batch_bytes)
     producer = Producer(place.client, settings)
     if kind != "plain":
-        settings = replace(settings, transactional_id=f"{drawn.prefix}-{chance.random()}")
+        name = f"{drawn.prefix}-{chance.random()}"
+        settings = replace(settings, transactional_id=name, transaction_timeout_ns=_OPEN_FOR_NS)
         producer = TransactionalProducer(place.client, settings)
         drawn.has_markers = True
     for topic in drawn.counts:

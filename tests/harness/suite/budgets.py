@@ -16,33 +16,33 @@ from typing import Any, Final
 import pytest
 
 SECONDS: Final[Mapping[str, float]] = {
-    "cluster_histories_test.py": 24,
+    "cluster_histories_test.py": 12,
     "consumer_groups_test.py": 1,
-    "crash_images_test.py": 2,
-    "group_histories_test.py": 4,
+    "crash_images_test.py": 1.5,
+    "group_histories_test.py": 2.5,
     "groups_any_client_test.py": 0.5,
     "groups_any_log_test.py": 1,
     "groups_compacted_load_test.py": 0.5,
     "groups_deleted_topics_test.py": 1,
     "ledger_histories_test.py": 1,
-    "log_compaction_histories_test.py": 16,
-    "log_compaction_interrupted_test.py": 4,
-    "log_histories_test.py": 4,
-    "log_index_flips_test.py": 3,
-    "log_transactions_histories_test.py": 5,
-    "log_verify_test.py": 7,
-    "mixed_groups_test.py": 1.5,
-    "produce_again_test.py": 2.5,
+    "log_compaction_histories_test.py": 8,
+    "log_compaction_interrupted_test.py": 2,
+    "log_histories_test.py": 2,
+    "log_index_flips_test.py": 1.5,
+    "log_transactions_histories_test.py": 2.5,
+    "log_verify_test.py": 3,
+    "mixed_groups_test.py": 1,
+    "produce_again_test.py": 1.5,
     "recreated_histories_test.py": 1.5,
-    "spark_segments_histories_test.py": 2,
-    "spark_sink_histories_test.py": 4,
-    "transaction_cluster_histories_test.py": 12,
+    "spark_segments_histories_test.py": 1,
+    "spark_sink_histories_test.py": 3,
+    "transaction_cluster_histories_test.py": 6,
     "transactions_any_log_test.py": 0.5,
     "transactions_gate_test.py": 1,
     "transactions_link_histories_test.py": 0.5,
 }
 """Of one run, in seconds of a processor; the tests of a file share them equally."""
-NIGHTLY_TIMES: Final = 100
+NIGHTLY_TIMES: Final = 200
 _PROPERTY: Final = "histories"
 
 
