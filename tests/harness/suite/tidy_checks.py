@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeGuard
 
@@ -93,7 +94,7 @@ def top_level(names: list[str]) -> list[str]:
 def long_functions(name: str, source: str) -> list[str]:
     return [
         f"{name}:{node.lineno} {node.name}: {_lines(node)} lines, at most {FUNCTION_LINES_MAX}"
-        for node in ast.walk(ast.parse(source))
+        for node in _nodes(source)
         if isinstance(node, Function) and _lines(node) > FUNCTION_LINES_MAX
     ]
 
@@ -104,7 +105,9 @@ def long_file(name: str, source: str) -> list[str]:
 
 
 def missing_docstring(name: str, source: str) -> list[str]:
-    docstring = ast.get_docstring(ast.parse(source))
+    module = _nodes(source)[0]
+    assert isinstance(module, ast.Module)
+    docstring = ast.get_docstring(module)
     return [] if docstring else [f"{name}: no module docstring"]
 
 
@@ -123,7 +126,7 @@ def mocks(name: str, source: str) -> list[str]:
     """Imports of mock libraries: fakes are ours, small, and tested."""
     return [
         f"{name}: imports {module}; use tests/harness"
-        for node in ast.walk(ast.parse(source))
+        for node in _nodes(source)
         for module in _imported(node)
         if module == "mock" or module.startswith("unittest")
     ]
@@ -223,7 +226,13 @@ def _lines(node: Function) -> int:
 
 
 def _calls(source: str) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return (node for node in _nodes(source) if isinstance(node, ast.Call))
+
+
+@lru_cache(maxsize=1)
+def _nodes(source: str) -> list[ast.AST]:
+    """The module and all below it; one check after the other asks for those of the same file."""
+    return [*ast.walk(ast.parse(source))]
 
 
 def _called_name(call: ast.Call) -> str:
