@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from harness.clients.librdkafka import LIVING
@@ -59,6 +59,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
 }
+NOT_YET: Final = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def commit_beginning(bootstrap: str, group: str) -> None:
@@ -67,13 +68,22 @@ def commit_beginning(bootstrap: str, group: str) -> None:
     A member that finds no committed offset asks for the first one. librdkafka may ask for it once
     more, long after it began to read, and then reads the partition from its start again
     (docs/clients.md). The checks could not tell that from a fault of the cluster.
+
+    The first commit of a cluster also makes the topic that keeps it. The coordinator may hear of
+    that a moment later than whoever names it; librdkafka's admin client does not ask again then.
     """
-    places = [TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)]
-    admin = AdminClient({"bootstrap.servers": bootstrap, **LIVING})
-    asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
-    done = asked[group].result(COMMITTED_S).topic_partitions
-    assert done is not None
-    refused = [f"{one.partition}: {one.error}" for one in done if one.error is not None]
+    admin, refused = AdminClient({"bootstrap.servers": bootstrap, **LIVING}), list[str]()
+
+    def is_committed() -> bool:
+        places = [TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)]
+        asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+        done = asked[group].result(COMMITTED_S).topic_partitions
+        assert done is not None
+        errors = [one.error for one in done if one.error is not None]
+        refused[:] = [str(error) for error in errors if error.code() not in NOT_YET]
+        return not errors or refused != []
+
+    until(is_committed, f"the first offsets of {group} are committed")
     assert refused == [], refused
 
 
