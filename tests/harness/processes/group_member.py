@@ -8,6 +8,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -33,6 +34,7 @@ SESSION_MS = 3_000
 BEAT_MS = 500
 POLLED_MS = 10_000  # who does not poll for so long is out
 POLL_S = 0.1
+LOOK_S, NAP_S = 0.1, 1.0
 ASSIGNORS = {"classic": "range", "cooperative": "cooperative-sticky"}
 """Of confluent-kafka in the classic protocol."""
 
@@ -291,11 +293,24 @@ def live(journal: Journal, kind: str, address: str, group: str, topic: str) -> N
     journal.tell("closed")
 
 
+def tell_of_naps(members: Mapping[str, tuple[Journal, threading.Thread]]) -> None:
+    """If this process gets no processor for a good part of a session, its members may be out before
+    they hear of it, as if they had been paused."""
+    clock = threading.Event()
+    while True:
+        before = time.monotonic()
+        clock.wait(LOOK_S)
+        if time.monotonic() - before > NAP_S:
+            for journal, _ in [*members.values()]:
+                journal.tell("paused")
+
+
 def main(
     address: str, group: str, topic: str, path: str, session_ms: str = str(SESSION_MS)
 ) -> None:
     file = os.open(Path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     members: dict[str, tuple[Journal, threading.Thread]] = {}
+    threading.Thread(target=tell_of_naps, args=(members,), daemon=True).start()
     for line in sys.stdin:
         command, *words = line.split()
         if command == "join":
