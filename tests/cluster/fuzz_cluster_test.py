@@ -12,8 +12,7 @@ from harness.faults.fuzz_traffic import Traffic
 from harness.faults.fuzz_values import Aims
 from tidelog.wire.registry import MODULES, api_for
 
-REQUESTS = 60_000
-"""Each API in each version some fifty times."""
+REQUESTS = 200_000
 NIGHTLY = 10_000_000
 SEED = 20_261_120
 AIMS = Aims((("t", b"t" * 16),), ((("t", b"t" * 16, 0),), ()), (("g",), ("h",)), (("x",), ("y",)))
@@ -32,9 +31,8 @@ def test_no_request_ends_a_process_or_keeps_others_from_their_answers(
     seed = random.randrange(2**32) if nightly else SEED
     figures = fuzz_cluster.run(tmp_path, seed, NIGHTLY if nightly else REQUESTS)
     print(seed, figures)  # noqa: T201 -- for whoever runs it by night, with -s
-    # It was an attack: who sends does not wait long, and a busy machine begins fewer of them.
-    assert figures.begun > figures.sent / 10
-    assert figures.answers > figures.sent / 50
+    assert figures.begun > figures.sent / 5
+    assert figures.answers > figures.sent / 10
 
 
 @pytest.mark.slow
