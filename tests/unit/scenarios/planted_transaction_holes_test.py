@@ -187,6 +187,7 @@ HOLES: dict[str, tuple[Plant, Callable[[], None]]] = {
     ),
     "marker_elsewhere": (plants.marker_to_another_partition, plain_transaction),
     "epoch_not_bumped": (plants.epoch_not_bumped, two_producers),
+    "late_request_is_taken": (plants.late_request_is_taken, late_end),
     "marker_again_by_time": (plants.marker_again_by_time, slow_way_to_a_leader),
     "no_barrier": (plants.no_barrier, outcome_in_a_log_that_loses_it),
     "zombie_accepted": (plants.zombie_accepted, zombie_s_append),
