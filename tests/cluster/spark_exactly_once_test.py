@@ -95,7 +95,7 @@ def test_what_a_task_that_fails_has_written_holds_no_reader_back(place: Place) -
         RowError, match=r"a row has partition 99, but topic .* has partitions 0 to 1"
     ):
         writer.write(TaskInfo(QUERY, 0, 0), [rows, rows, rows, bad])
-    assert end_of(place.bootstrap, stand.topic, 0) > ROWS, "none of it was written"
+    assert end_of(place.bootstrap, stand.topic, 0) > 1, "no row was written, only a marker"
     stand.holds()
 
 
