@@ -202,9 +202,10 @@ def open_memory(name: str) -> int:
 
 
 def remove_memory(name: str) -> None:
-    """Who has it open keeps it. Nothing where this user has none of that name."""
+    """Who has it open keeps it. Nothing where this user has none of that name, or where somebody
+    has mounted something at that name."""
     for there in _ours(name):
-        with suppress(posix_ipc.Error):
+        with suppress(posix_ipc.Error, OSError):
             posix_ipc.unlink_shared_memory(there)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import posix_ipc
 import pytest
 
+from harness.disks.mounts import mount_over, need_mounts, own_mounts
 from harness.processes.other_user import OTHER_UID, as_other_user, needs_root
 from tidelog.kernel.ids import BrokerId, Incarnation
 from tidelog.kernel.launch import (
@@ -200,3 +201,18 @@ def test_root_finds_the_memory_of_the_user_whose_cluster_it_looks_at(run: str) -
     assert len(read_ledger(run, OWNER)) == 1
     Board.open(board_name(run)).close()
     assert memory_of_run(run) == [board_name(run), ledger_name(run, OWNER, 0)]
+
+
+def test_a_name_at_which_something_is_mounted_stays_and_ends_nobody(tmp_path: Path) -> None:
+    need_mounts()
+    run_id = secrets.token_hex(4)
+    place, source = Path(f"{MEMORY_FOLDER}{board_name(run_id)}"), tmp_path / "mounted"
+    source.touch()
+    place.touch()
+    try:
+        with own_mounts():
+            mount_over(source, place)
+            remove_memory_of_run(run_id)
+            assert place.exists()
+    finally:
+        place.unlink()
