@@ -115,6 +115,10 @@ def _work(work: Callable[[Ending], int], ending: Ending, codes: list[int]) -> No
         codes.append(work(ending))
     except Interrupted:
         codes.append(INTERRUPTS.code)
+    except Exception:
+        if not INTERRUPTS.asked:
+            raise
+        codes.append(INTERRUPTS.code)  # its JVM was ended in the middle of a call
 
 
 def _refuse_if_asked() -> None:
