@@ -116,10 +116,8 @@ class Watch:
     def look(self) -> None:
         """WentWrong where something is not as it was."""
         logged = self.look_at_logs()
-        if logged:
-            # A process that crashes says so just before it is gone: tell of both.
-            with contextlib.suppress(AssertionError):
-                until(self._has_one_ended, "a process ends after its last words", ENDS_WITHIN_S)
+        if logged:  # a process that crashes says so just before it is gone: tell of both
+            self.until_one_has_ended()
         living = self._living()  # without those whose slots are being written just now
         complaints = [
             f"{name} ended (pid {pid})"
@@ -136,6 +134,11 @@ class Watch:
         complaints += logged
         if complaints:
             raise WentWrong("\n".join(complaints[:20]))
+
+    def until_one_has_ended(self) -> None:
+        """Or none does within a moment."""
+        with contextlib.suppress(AssertionError):
+            until(self._has_one_ended, "a process ends", ENDS_WITHIN_S)
 
     def _has_one_ended(self) -> bool:
         return any(map(proc.is_gone, self.pids.values()))
@@ -436,6 +439,9 @@ def _attack(plans: Sequence[Plan], watch: Watch, bystander: Bystander) -> None:
         while not all((plan.folder / f"{plan.seed}.json").exists() for plan in plans):
             time.sleep(_LOOK_EVERY_S)
             watch.look()
+            if bystander.failure is not None:
+                watch.until_one_has_ended()  # which would be why
+                watch.look()
             bystander.look()
         time.sleep(_AFTER_S)  # timers and delayed answers of what was said last
         watch.look()
