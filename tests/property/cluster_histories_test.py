@@ -27,13 +27,15 @@ DARK_ONCE_FAILED = [
     *(7_002_557, 7_005_549, 7_000_005),
     *(8_000_247, 8_000_817, 8_001_403),
     *(7_001_674, 7_006_458, 7_007_601),
+    67_000_925,
 ]
 """Replicas under `commit` whose logs began again at the leader's start never vouched for it, for
 nothing asked for a flush: no follower came in sync until something was appended. The third: a
 broker that was stopped before its limit of time had passed lost power while it was down. The next
 three: what a killed broker had left unflushed stayed so after its start, where it heard of no topic
-or nobody led. The last three: the witness counted a record's age from its first acknowledgement,
-also on a replica that had just come back and taken it."""
+or nobody led. The next three: the witness counted a record's age from its first acknowledgement,
+also on a replica that had just come back and taken it. The last: a follower took the later start of
+its leader's log, and its power loss undid that. It then led with records that the other lacked."""
 
 SICK_ONCE_FAILED = [59, 5012, 5084, 5530, 5860, 2262, 3290, 62_000_055, 65_000_316]
 """A cut whose sync found no room was tried again as if nothing had happened. One that found none

@@ -165,6 +165,9 @@ class LogKeeper(Protocol):
     def checkpoint_first(self) -> None:
         """A recovery point or start went back: that must be on disk before the files follow."""
 
+    def keep_start(self, name: LogName, start: int) -> None:
+        """Blocks until the checkpoint on disk tells a start no earlier than this one."""
+
     def committed_beyond(self, name: LogName, end: int) -> bool:
         """Whether a checkpoint tells a high watermark beyond this end of the log."""
 
@@ -192,6 +195,9 @@ class NoKeeper:
         """Nothing to prepare."""
 
     def checkpoint_first(self) -> None:
+        """No checkpoint is kept."""
+
+    def keep_start(self, name: LogName, start: int) -> None:
         """No checkpoint is kept."""
 
     def committed_beyond(self, name: LogName, end: int) -> bool:  # noqa: ARG002 -- see LogKeeper

@@ -218,6 +218,11 @@ class LogDirectory:
     def checkpoint_first(self) -> None:
         self._write_checkpoints()
 
+    def keep_start(self, name: LogName, start: int) -> None:
+        # The write covers all logs: when a thousand followers attach, the first one pays for all.
+        if self._tables.get_in_force(checkpoints.LOG_STARTS, name.key) < start:
+            self._write_checkpoints()
+
     def committed_beyond(self, name: LogName, end: int) -> bool:
         known = self.checkpointed_high_watermark(name.key)
         in_force = self._tables.get_in_force(checkpoints.HIGH_WATERMARKS, name.key)

@@ -631,11 +631,17 @@ class Log:
                     raise
 
     def accept_start(self) -> None:
-        """Who leads has nothing before it either: nothing is missing there any more."""
+        """The leader has no records before this start either: none are missing any more. The next
+        life knows this only after `keep_start`."""
         if self.missing_from is not None:
             self.missing_from = None
             self._keeper.touched(self.name)
-            self._keeper.checkpoint_first()
+
+    def keep_start(self) -> None:
+        """Make the start durable, so that no later life of this log begins earlier. If the disk
+        lost what is before it, the checkpoint must go on telling where the log should begin."""
+        if self.missing_from is None:
+            self._keeper.keep_start(self.name, self.start)
 
     @property
     def has_retired(self) -> bool:

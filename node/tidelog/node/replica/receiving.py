@@ -65,6 +65,7 @@ class Incoming:
         "acks",
         "address",
         "asked",
+        "attached",
         "channels",
         "last_alive",
         "last_channel",
@@ -89,6 +90,8 @@ class Incoming:
         """To be attached again, and when."""
         self.acks: dict[int, None] = {}
         """Channels that owe an ack at the end of this turn."""
+        self.attached: dict[int, None] = {}
+        """Channels that were attached in this turn."""
         self.last_channel = 0
         self.ring: RingReader | None = None
 
@@ -214,6 +217,7 @@ class Receiving:
         stream.asked.clear()
         stream.later.clear()
         stream.acks.clear()
+        stream.attached.clear()
         self._leave_ring(stream)
 
     def _leave_ring(self, stream: Incoming) -> None:
@@ -305,9 +309,25 @@ class Receiving:
             self._take(now, stream, message, payload)
             if stream.address != address or not stream.is_begun:
                 return
+        if stream.attached:
+            self._keep_starts(now, stream)
         for channel in stream.acks:
             self._ack(stream, channel, stream.channels[channel])
         stream.acks.clear()
+
+    def _keep_starts(self, now: Instant, stream: Incoming) -> None:
+        """Before a follower acknowledges anything to a leader, the start that it took from this
+        leader is durable. Otherwise a kill or a power loss could bring back records that this
+        leader lacks. This broker would then lead with them, and the others would never get them.
+        """
+        for channel in stream.attached:
+            replica = stream.channels.get(channel)
+            if replica is not None:
+                try:
+                    replica.log.keep_start()
+                except OSError as failure:
+                    self._trouble(now, stream, replica, failure)
+        stream.attached.clear()
 
     def flushed(self, replica: Replica) -> None:
         """What is flushed of it is vouched for."""
@@ -425,7 +445,7 @@ class Receiving:
         if follower.high_watermark != before:
             moved = (before, follower.high_watermark, follower.epoch)
             self._note(Kind.HIGH_WATERMARK, replica, moved)
-        stream.acks[message.channel] = None
+        stream.acks[message.channel] = stream.attached[message.channel] = None
 
     def _is_trusted(self, replica: Replica) -> bool:
         """Whether the cluster counts on what this replica holds: then it gives up nothing."""

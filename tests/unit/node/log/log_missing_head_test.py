@@ -65,15 +65,24 @@ def test_a_log_that_begins_anew_lacks_nothing(stop: str) -> None:
 
 @pytest.mark.parametrize("stop", ["kill", "clean"])
 def test_where_nobody_has_more_nothing_is_missing(stop: str) -> None:
-    """Its leader begins no earlier: that is so for good, at once."""
+    """Its leader begins no earlier: that is so for good as soon as the start is durable."""
     broker, log = _robbed()
     log.accept_start()
+    log.keep_start()
     assert (log.start, log.missing_from) == (10, None)
     if stop == "clean":
         broker.logs.close_clean({})
     broker.kill()
     log = broker.restart()
     assert (log.start, log.end, log.missing_from) == (10, 24, None)
+
+
+def test_what_is_missing_is_not_forgotten_by_making_the_start_durable() -> None:
+    broker, log = _robbed()
+    log.keep_start()
+    broker.kill()
+    log = broker.restart()
+    assert (log.start, log.end, log.missing_from) == (10, 24, 0)
 
 
 def test_what_is_deleted_is_not_missing() -> None:

@@ -109,6 +109,22 @@ def test_each_change_writes_its_own_table(logs: LogDirectory) -> None:
     assert checkpoint(logs) == {RECOVERY_POINTS, HIGH_WATERMARKS}
 
 
+def test_one_write_makes_the_starts_of_all_logs_durable(
+    disk: MemoryDisk, logs: LogDirectory
+) -> None:
+    for log in logs:
+        log.advance_start(1)
+    disk.calls.clear()
+    at(logs, 7).keep_start()
+    assert disk.calls
+    disk.calls.clear()
+    for log in logs:
+        log.keep_start()
+    assert disk.calls == []
+    disk.lose_power()
+    assert {log.start for log in open_logs(disk.directory())} == {1}
+
+
 def test_a_log_is_looked_at_until_its_high_watermark_is_at_its_end(
     disk: MemoryDisk, logs: LogDirectory
 ) -> None:
