@@ -16,26 +16,29 @@ from tidelog.kernel.ids import BrokerId
 
 ENOUGH_TO_SEE_ALL = 20
 """Among this many histories with sick disks is every kind of sickness; the first six have it."""
-ONCE_FAILED = [300_546, 400_144, 400_383, 811_516, 175, 7_007_215]
+ONCE_FAILED = [300_546, 400_144, 400_383, 811_516, 175, 7_007_215, 67_000_799]
 """A log that had lost its first segments was killed before it attached, and forgot it. The fourth:
 who slept through an unclean election was taken for its epoch's leader when it woke. The fifth: a
 log began where an unclean leader's did, was cut to nothing below, and never got what the next one
-had before that. The last: who stood still while its only successor lost its disk showed what had
-been committed before, and the witness took that for a read of what never was."""
+had before that. The sixth: who stood still while its only successor lost its disk showed what had
+been committed before, and the witness took that for a read of what never was. The last: a leader
+lost the front of its log to a power loss, up to above its high watermark. Its next life took the
+new start of the log for committed: it told of committed records that it cut."""
 
 DARK_ONCE_FAILED = [
     *(7_002_557, 7_005_549, 7_000_005),
     *(8_000_247, 8_000_817, 8_001_403),
     *(7_001_674, 7_006_458, 7_007_601),
-    67_000_925,
+    *(67_000_925, 67_000_667),
 ]
 """Replicas under `commit` whose logs began again at the leader's start never vouched for it, for
 nothing asked for a flush: no follower came in sync until something was appended. The third: a
 broker that was stopped before its limit of time had passed lost power while it was down. The next
 three: what a killed broker had left unflushed stayed so after its start, where it heard of no topic
 or nobody led. The next three: the witness counted a record's age from its first acknowledgement,
-also on a replica that had just come back and taken it. The last: a follower took the later start of
-its leader's log, and its power loss undid that. It then led with records that the other lacked."""
+also on a replica that had just come back and taken it. The next one: a follower took the later
+start of its leader's log, and its power loss undid that. It then led with records that the other
+lacked. The last: as the last of `ONCE_FAILED`."""
 
 SICK_ONCE_FAILED = [59, 5012, 5084, 5530, 5860, 2262, 3290, 62_000_055, 65_000_316]
 """A cut whose sync found no room was tried again as if nothing had happened. One that found none

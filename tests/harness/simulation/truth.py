@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from harness.disks.memory_disk import MemoryDisk
-from tidelog.kernel.ids import NO_LEADER, BrokerId, Incarnation, Partition, TopicPartition
+from tidelog.kernel.ids import NO_LEADER, BrokerId, Incarnation, Offset, Partition, TopicPartition
 from tidelog.node.log.log import Log
 from tidelog.node.metadata.image import MetadataImage
 from tidelog.node.replica.replicas import Replica
@@ -139,6 +139,18 @@ def epoch_of(replica: Replica) -> int:
     return replica.log.latest_epoch if replica.leader is None else replica.leader.epoch
 
 
+def _stands_at_a_lost_front(replica: Replica) -> bool:
+    """Whether its high watermark is only where its log begins, because a power loss took all the
+    records before that, committed or not. This ends when it attaches to a leader or leads."""
+    log, follower = replica.log, replica.follower
+    return (
+        replica.leader is None
+        and (follower is None or not follower.attached)
+        and log.missing_from is not None
+        and replica.high_watermark == log.start
+    )
+
+
 class Witness:
     """Looks at every replica after every turn of its broker's loop."""
 
@@ -228,6 +240,8 @@ class Witness:
                 copy.high_watermark,
                 high,
             )
+        if _stands_at_a_lost_front(replica):
+            high = Offset(min(high, copy.high_watermark))  # it says nothing of any record
         # Who was deposed uncleanly wakes up with what is lost: it commits nothing by that.
         is_news = copy.life != life or not copy.led or high > copy.high_watermark
         rose = truth.may_grow(replica, is_news=is_news)

@@ -1,8 +1,11 @@
 """Named scenarios 5.2 (eligible leaders), 5.8, 5.9 and 5.10: what may be lost, and who is told."""
 
+import pytest
+
 from harness.simulation.cluster import A, B, C
 from harness.simulation.scenes import Scene
 from tidelog.kernel.ids import Partition
+from tidelog.wire.checkpoints import RECOVERY_POINTS
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.replication import EpochEnd
 
@@ -172,5 +175,74 @@ def test_last_replica_standing() -> None:
     assert scene.end(C) == 100
     assert cluster.view().lossy_elections == 0
     cluster.start(A)
+    scene.until_isr(A, B, C)
+    scene.clients.check_all_is_there()
+
+
+def _a_lost_the_front_of_its_log() -> tuple[Scene, int]:
+    """A led, alone wrote several segments that nobody acknowledged, and lost power; of its log
+    only what begins above the high watermark is left. B leads. Also where A's log begins now."""
+    scene = Scene(A, B, C, segment_bytes="4096")
+    cluster = scene.cluster
+    scene.wrote(A, 5)
+    scene.settle()
+    scene.apart(A, B)
+    scene.apart(A, C)
+    for _ in range(20):
+        scene.clients.write(A, 3, size=500)
+    cluster.run(10)
+    scene.sync(A)
+    names = [one for one in cluster.replica(A).log.directory.names() if one.endswith(".log")]
+    first, second, *_ = sorted(names)
+    cluster.lose_power(A)
+    cluster.disks[A].directory().directory("t-0").unlink(first)
+    cluster.disks[A].directory().unlink(RECOVERY_POINTS)
+    cluster.until(lambda: cluster.leads(B))
+    scene.until_isr(B, C)
+    scene.wrote(B)
+    scene.settle()
+    return scene, int(second.removesuffix(".log"))
+
+
+def test_a_follower_that_lost_the_front_of_its_log_tells_of_no_committed_record_it_cut() -> None:
+    scene, start = _a_lost_the_front_of_its_log()
+    cluster = scene.cluster
+    scene.start(A)
+    assert cluster.replica(A).log.start == start > scene.end(B) == 6
+    scene.together(A, B)
+    scene.together(A, C)
+    scene.until_isr(A, B, C)
+    (cut,) = [fields for me, word, _, fields in cluster.notes if (me, word) == (A, "truncated")]
+    assert (cut["to"], cut["committed"]) == (5, 0)
+    scene.settle()
+    assert scene.high(A) == 6
+    scene.clients.check_all_is_there()
+
+
+@pytest.mark.parametrize("lives", [1, 2], ids=["heard at once", "killed before it is heard"])
+def test_an_election_counts_no_record_as_lost_for_where_a_log_begins_after_a_loss(
+    lives: int,
+) -> None:
+    """All lose power. B is elected, for it has the latest epoch; A's log begins behind B's end."""
+    scene, start = _a_lost_the_front_of_its_log()
+    cluster = scene.cluster
+    for _ in range(1, lives):
+        scene.start(A)
+        assert cluster.replica(A).log.start == start > scene.end(B)
+        scene.checkpoint(A)
+        cluster.kill(A)
+    for one in (B, C):
+        scene.sync(one)
+        scene.checkpoint(one)
+        cluster.lives[one].storage.sync()
+    for one in (B, C):
+        cluster.lose_power(one)
+    cluster.network.heal()
+    started = [cluster.start(one) for one in (A, B, C)]
+    cluster.until(lambda: all(life.serving for life in started))
+    leader = scene.the_leader()
+    view = cluster.view()
+    assert leader in {B, C}
+    assert (view.lossy_elections, view.lost_records) == (1, 0)
     scene.until_isr(A, B, C)
     scene.clients.check_all_is_there()

@@ -23,7 +23,7 @@ from tidelog.node.log.directory_names import (
     key_of,
 )
 from tidelog.node.log.kept import Kept, KeptFile
-from tidelog.node.log.log import Log
+from tidelog.node.log.log import Log, is_only_the_start
 from tidelog.node.log.marks import (
     MARK_NAME,
     ClosedLog,
@@ -381,7 +381,7 @@ class LogDirectory:
         """Bring the tables up to date."""
         for key, offset in high_watermarks.items():
             log = self._logs.get(key)
-            if log is not None and log.has_files:
+            if log is not None and log.has_files and not is_only_the_start(log, offset):
                 self._tables.put(checkpoints.HIGH_WATERMARKS, key, offset)
         touched, self._touched = self._touched, {}
         for name in touched:

@@ -718,3 +718,12 @@ class Log:
         self.dirty.forget()
         self.abandon()
         self._closed = None
+
+
+def is_only_the_start(log: Log, high_watermark: int) -> bool:
+    """Whether this high watermark of the log tells nothing of what was committed.
+
+    No high watermark lies below its log's start. If a power loss took the front of the log, it may
+    stand at the start for this reason alone, above all that was ever committed.
+    """
+    return log.missing_from is not None and high_watermark <= log.start

@@ -56,7 +56,7 @@ def _end_of(
         with suppress(CorruptError, OSError):
             last_epoch = replica.log.epochs.latest
             end = Offset(replica.log.end)
-            water = max(high_watermark(key), replica.high_watermark)
+            water = max(high_watermark(key), replica.known_committed)
     return LogEnd(
         topic=topic.id,
         partition=partition,

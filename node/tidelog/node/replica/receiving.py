@@ -413,13 +413,13 @@ class Receiving:
     def _cut(self, replica: Replica, follower: Follower, end: Offset) -> None:
         """What is cut is cut, and told, also where the disk then fails."""
         log, before, last_epoch = replica.log, replica.log.end, replica.log.epochs.latest
-        safe = follower.high_watermark
+        start, safe = log.start, follower.high_watermark
         try:
             follower.cut(log, end)
         finally:
             if log.end != before:
                 replica.above.clear()
-                cost = max(0, safe - log.end)
+                cost = max(0, safe - max(start, log.end))  # before its start nothing was here
                 cut = (before, log.end, last_epoch, follower.epoch, cost)
                 self._note(Kind.TRUNCATED, replica, cut)
 

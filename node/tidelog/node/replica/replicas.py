@@ -11,7 +11,7 @@ from tidelog.kernel.failures import CorruptError
 from tidelog.kernel.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset, Partition, TopicPartition, Uuid
 from tidelog.kernel.instant import Instant
 from tidelog.node.log.flush_policy import OS, FlushRules
-from tidelog.node.log.log import Log
+from tidelog.node.log.log import Log, is_only_the_start
 from tidelog.node.log.validation import BatchRules
 from tidelog.node.replica.follower import Follower
 from tidelog.node.replica.leader import Leader
@@ -64,6 +64,13 @@ class Replica(Struct, eq=False):
         if self.leader is not None:
             return self.leader.high_watermark
         return self.kept if self.follower is None else self.follower.high_watermark
+
+    @property
+    def known_committed(self) -> Offset:
+        """The high watermark, if it tells that all below was committed; NO_OFFSET if it does not,
+        because it is only where a power loss left the log's start."""
+        high_watermark = self.high_watermark
+        return NO_OFFSET if is_only_the_start(self.log, high_watermark) else high_watermark
 
     @property
     def by_flush(self) -> bool:
