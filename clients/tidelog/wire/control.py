@@ -116,6 +116,9 @@ class LogEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """NO_OFFSET where the log cannot be used."""
     high_watermark: Offset
     """All below it was committed, as far as this broker knows."""
+    start: Offset = Offset(0)
+    missing: int = 0
+    """How many offsets right before `start` a power loss took from the front of the log."""
 
 
 class LogEnds(_Message, frozen=True, tag=7):

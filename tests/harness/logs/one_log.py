@@ -1,7 +1,10 @@
 """A broker's one log on a disk in memory, to be stopped, damaged and started again."""
 
+from collections.abc import Mapping
+
 from harness.disks.memory_disk import MemoryDirectory, MemoryDisk
 from harness.logs.batches import NOW_MS, TOPIC_ID, batch, flush, open_logs, produce
+from tidelog.kernel.ids import TopicPartition
 from tidelog.node.log.directory import LogDirectory
 from tidelog.node.log.log import Log
 from tidelog.node.log.settings import LogSettings
@@ -35,8 +38,8 @@ class Broker:
     def open(self) -> LogDirectory:
         return open_logs(self.disk.directory(), settings=SETTINGS, boot_id=f"boot-{self.boot}")
 
-    def checkpoint(self) -> None:
-        checkpoint = self.logs.checkpoint({})
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
+        checkpoint = self.logs.checkpoint(dict(high_watermarks or {}))
         checkpoint.write()
         self.logs.checkpointed(checkpoint)
         self.disk.directory().sync()
@@ -54,3 +57,13 @@ class Broker:
         log = self.logs.log("t", 0)
         assert log is not None
         return log
+
+
+def robbed() -> tuple[Broker, Log]:
+    """It was flushed nowhere; the first of three segments is gone, as far as the disk goes."""
+    broker = Broker(12)
+    broker.lose_power()
+    for name in broker.place.names():
+        if name.startswith(FIRST.removesuffix(".log")):
+            broker.place.unlink(name)
+    return broker, broker.restart()

@@ -41,8 +41,16 @@ class Lossy(Controlled):
         (view,) = self.image.names["t"].partitions
         return view
 
-    def tell(self, broker: BrokerId, last_epoch: int, end: int, high_watermark: int = 0) -> None:
-        """Where a broker's log of the partition ends, in the image of now."""
+    def tell(
+        self,
+        broker: BrokerId,
+        last_epoch: int,
+        end: int,
+        high_watermark: int = 0,
+        missing: int = 0,
+    ) -> None:
+        """Where a broker's log of the partition ends, in the image of now. So many offsets at its
+        front may be missing."""
         told = LogEnd(
             topic=self.image.names["t"].id,
             partition=0,
@@ -50,6 +58,8 @@ class Lossy(Controlled):
             last_epoch=Epoch(last_epoch),
             end=Offset(end),
             high_watermark=Offset(high_watermark),
+            start=Offset(missing),
+            missing=missing,
         )
         self.ask(TellLogEnds(broker, self.image.brokers[broker].incarnation, (told,)))
 

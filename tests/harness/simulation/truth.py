@@ -43,6 +43,8 @@ class Copy:
     pieces: dict[int, Piece] = field(default_factory=dict)
     """By their first offset, in order."""
     start: int = 0
+    missing_from: int | None = None
+    """As the log's: from there to its start a power loss took what nobody had deleted."""
     end: int = 0
     led: bool = False
     """Whether it was the leader when it was seen last."""
@@ -74,7 +76,14 @@ class Copy:
                 self.pieces[piece.base] = piece
             MemoryDisk.seen_through = False
             self.end = log.end
-        self.start = log.start
+        self.start, self.missing_from = log.start, log.missing_from
+
+    def lacks(self, piece: Piece) -> bool:
+        """What lies before its start was deleted, unless a power loss took it."""
+        was_deleted = piece.end <= self.start and (
+            self.missing_from is None or piece.base < self.missing_from
+        )
+        return not was_deleted and self.pieces.get(piece.base) != piece
 
 
 @dataclass
@@ -257,7 +266,8 @@ class Witness:
         if not self.is_strict or truth.is_lossy:
             return False
         assert high <= truth.end, ("a follower's high watermark above all leaders'", replica.key)
-        self._stands_to(truth, copy, high, f"broker {broker} below its high watermark")
+        who = f"broker {broker} below its high watermark"
+        self._stands_to(truth, copy, high, who, spares_lost_front=True)
         return False
 
     def _leads(self, truth: Truth, replica: Replica, broker: BrokerId, life: Incarnation) -> None:
@@ -270,15 +280,19 @@ class Witness:
             who = f"leader {broker} of epoch {epoch}"
             self._stands_to(truth, copy, truth.pieces[earlier - 1].end, who)
 
-    def _stands_to(self, truth: Truth, copy: Copy, upto: int, who: str) -> None:
+    def _stands_to(
+        self, truth: Truth, copy: Copy, upto: int, who: str, *, spares_lost_front: bool = False
+    ) -> None:
         at = copy.matched
         while at < len(truth.pieces) and truth.pieces[at].end <= upto:
             piece = truth.pieces[at]
             found = copy.pieces.get(piece.base)
-            if piece.end > copy.start:
-                assert found == piece, (who, "misses what was committed", piece, found, copy.end)
+            if not spares_lost_front or piece.end > copy.start:
+                what = (who, "misses what was committed", piece, found, copy.end)
+                assert not copy.lacks(piece), what
             at += 1
-        copy.matched = at
+        if not spares_lost_front or copy.missing_from is None:
+            copy.matched = at
 
     def members(self, image: MetadataImage) -> None:
         """Everybody who may be elected holds everything that is committed."""
@@ -310,17 +324,15 @@ class Witness:
         is lost, and counted."""
         truth = self.truth(key)
         copy = truth.copies.get(leader) or Copy()  # in sync with a log without a record, say
-        kept = 0
-        for piece in truth.pieces:
-            if copy.pieces.get(piece.base) != piece and piece.end > copy.start:
-                break
-            kept += 1
-        lost = truth.pieces[kept:]
-        del truth.pieces[kept:]
+        lost = [piece for piece in truth.pieces if copy.lacks(piece)]
+        kept = [
+            row for row in zip(truth.pieces, truth.committed, strict=True) if not copy.lacks(row[0])
+        ]
+        truth.pieces = [piece for piece, _ in kept]
+        truth.committed = [epoch for _, epoch in kept]
         truth.lost += lost
         truth.lost_in |= {(one.base, one.crc): truth.lossy_epoch for one in lost}
         truth.is_lossy = True
-        del truth.committed[len(truth.pieces) :]
         for piece in lost:
             del truth.by_base[piece.base]
         for copy in truth.copies.values():

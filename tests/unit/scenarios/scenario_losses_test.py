@@ -4,7 +4,7 @@ import pytest
 
 from harness.simulation.cluster import A, B, C
 from harness.simulation.scenes import Scene
-from tidelog.kernel.ids import Partition
+from tidelog.kernel.ids import BrokerId, Partition
 from tidelog.wire.checkpoints import RECOVERY_POINTS
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.replication import EpochEnd
@@ -246,3 +246,75 @@ def test_an_election_counts_no_record_as_lost_for_where_a_log_begins_after_a_los
     assert (view.lossy_elections, view.lost_records) == (1, 0)
     scene.until_isr(A, B, C)
     scene.clients.check_all_is_there()
+
+
+@pytest.mark.parametrize("more", [0, 3], ids=["as long", "longer"])
+def test_a_log_without_its_front_does_not_lead_before_one_that_has_all_committed(more: int) -> None:
+    """It would have the others give up the records that they alone still have."""
+    scene = Scene(A, B, C, segment_bytes="4096")
+    cluster = scene.cluster
+    for _ in range(10):
+        scene.clients.wrote(A, 3, size=500)
+    scene.settle()
+    if more:
+        scene.apart(A, B)
+        scene.apart(A, C)
+        scene.clients.write(A, more, size=500)
+        cluster.run(10)
+    _all_lose_power_and_these_their_front(scene, A)
+    view = cluster.view()
+    assert view.leader in {B, C}
+    assert (view.lossy_elections, view.lost_records) == (1, 0)
+    scene.until_isr(A, B, C)
+    assert [cluster.replica(one).log.start for one in (A, B, C)] == [0, 0, 0]
+    assert not cluster.witness.truth(KEY).lost
+    scene.clients.check_all_is_there()
+
+
+def test_the_records_before_a_lost_front_are_counted_where_it_leads() -> None:
+    scene = Scene(A, B, segment_bytes="4096")
+    cluster = scene.cluster
+    for _ in range(10):
+        scene.clients.wrote(A, 3, size=500)
+    scene.settle()
+    start = _all_lose_power_and_these_their_front(scene, A, B)
+    lost = cluster.witness.truth(KEY).lost
+    assert (lost[0].base, lost[-1].end) == (0, start)
+    view = cluster.view()
+    assert (view.lossy_elections, view.lost_records) == (1, start)
+    (said,) = cluster.coordinator.lossy
+    assert (said.lost.start, said.lost.records) == (0, start)
+    scene.until_isr(A, B)
+    scene.clients.check_all_is_there()
+    assert cluster.leads(A)
+    scene.apart(A, B)
+    scene.clients.write(A, 3)
+    cluster.run(10)
+    _all_lose_power_and_these_their_front(scene)
+    view = cluster.view()
+    assert (view.lossy_elections, view.lost_records) == (2, start), "it was counted before"
+    assert view.leader == A, "it has more than B, and B's log starts no earlier"
+    scene.until_isr(A, B)
+    scene.clients.check_all_is_there()
+
+
+def _all_lose_power_and_these_their_front(scene: Scene, *robbed: BrokerId) -> int:
+    """All have flushed all they hold, but for the first segment of these. Where that ended."""
+    cluster = scene.cluster
+    brokers = list(cluster.view().replicas)
+    for one in brokers:
+        scene.sync(one)
+        scene.checkpoint(one)
+        cluster.lives[one].storage.sync()
+    names = [one for one in cluster.replica(A).log.directory.names() if one.endswith(".log")]
+    first, second, *_ = sorted(names)
+    for one in brokers:
+        cluster.lose_power(one)
+    for one in robbed:
+        cluster.disks[one].directory().directory("t-0").unlink(first)
+        cluster.disks[one].directory().unlink(RECOVERY_POINTS)
+    cluster.network.heal()
+    started = [cluster.start(one) for one in brokers]
+    cluster.until(lambda: all(life.serving for life in started))
+    scene.the_leader()
+    return int(second.removesuffix(".log"))

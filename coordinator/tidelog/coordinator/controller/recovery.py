@@ -78,12 +78,14 @@ class Recovery:
             wait.ends.pop(broker, None)
         self.look_again(now)
 
-    def end_of(self, place: Place, leader_epoch: Epoch, broker: BrokerId) -> Offset:
-        """Where the log of one who was elected then ended; NO_OFFSET where it was not told."""
+    def lost_from(self, place: Place, leader_epoch: Epoch, broker: BrokerId) -> Offset:
+        """From where on the broker that was elected then may lack records: from the front of its
+        log, if that is missing, else from its end. NO_OFFSET if it did not tell."""
         wait = self._waits.get(place)
         if wait is None or wait.leader_epoch != leader_epoch or broker not in wait.ends:
             return NO_OFFSET
-        return wait.ends[broker].end
+        told = wait.ends[broker]
+        return Offset(told.start - told.missing) if told.missing else told.end
 
     def elect(
         self, now: Instant, image: MetadataImage, rules: RulesOf, places: Iterable[Place]
@@ -126,15 +128,17 @@ class Recovery:
     def best_elected(
         self, place: Place, view: PartitionView, fit: Fit, rule: elections.Rules
     ) -> PartitionView | None:
-        """The view under the fit replica that has most: the latest epoch counts before the longest
-        log. None where nobody is known to have anything."""
+        """The view under the fit replica that has most. The latest epoch counts first, then who
+        lacks the fewest committed records, then the longest log. None where nobody is known to have
+        anything."""
         wait = self._waits.get(place)
         if wait is None or wait.leader_epoch != view.leader_epoch:
             return None
         ends = wait.ends
         found = [one for one in view.replicas if one in ends and ends[one].end >= 0 and fit(one)]
-        best = sorted(found, key=lambda one: (ends[one].last_epoch, ends[one].end), reverse=True)
-        lost = _records_lost(ends, best[0]) if best else 0
+        lacks = {one: _records_lost(view, ends, one) for one in found}
+        best = sorted(found, key=lambda one: _most_first(ends[one], lacks[one]))
+        lost = lacks[best[0]] if best else 0
         return elections.unclean_allowed(view, best, fit, rule, lost_records=lost)
 
 
@@ -152,7 +156,19 @@ def _is_due(now: Instant, wait: _Wait, view: PartitionView, fit: Fit, *, unclean
     return unclean and (waited or not view.last_known)
 
 
-def _records_lost(ends: Mapping[BrokerId, LogEnd], leader: BrokerId) -> int:
+def _most_first(told: LogEnd, lacks: int) -> tuple[int, int, int]:
+    """What to sort the replicas by that may lead. Of logs that lack a part of their front the end
+    alone would tell nothing: the others would give up what they have of that part."""
+    return -told.last_epoch, lacks, told.missing - told.end
+
+
+def _records_lost(view: PartitionView, ends: Mapping[BrokerId, LogEnd], leader: BrokerId) -> int:
     """How many committed records are known to be missing where this one leads."""
     committed = max(end.high_watermark for end in ends.values())
-    return max(0, Offset(committed - ends[leader].end))
+    told = ends[leader]
+    front = told.start - told.missing
+    if view.lossy_elections:
+        # It may have led without its front before. Then that was counted, and nobody has more.
+        front = max(front, min(end.start for end in ends.values() if end.end >= 0))
+    at_the_front = min(committed, told.start) - front
+    return max(0, at_the_front) + max(0, committed - told.end)

@@ -309,7 +309,7 @@ class ControllerShard:
         rules = OS if topic is None else self._settings.flush_rules(self.image, topic)
         return Window(
             records=after.lost_records - before.lost_records,
-            start=self._recovery.end_of(place, before.leader_epoch, after.leader),
+            start=self._recovery.lost_from(place, before.leader_epoch, after.leader),
             bound=rules.window,
         )
 

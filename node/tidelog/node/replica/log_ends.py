@@ -51,11 +51,14 @@ def _end_of(
     key = (topic.name, Partition(partition))
     replica = replicas.get(key)
     last_epoch, end, water = NO_EPOCH, NO_OFFSET, NO_OFFSET
+    start, missing = Offset(0), 0
     if replica is not None:
         # Damage found here is told when somebody asks for the partition.
         with suppress(CorruptError, OSError):
-            last_epoch = replica.log.epochs.latest
-            end = Offset(replica.log.end)
+            log = replica.log
+            last_epoch = log.epochs.latest
+            end, start = Offset(log.end), Offset(log.start)
+            missing = 0 if log.missing_from is None else max(0, start - log.missing_from)
             water = max(high_watermark(key), replica.known_committed)
     return LogEnd(
         topic=topic.id,
@@ -64,4 +67,6 @@ def _end_of(
         last_epoch=last_epoch,
         end=end,
         high_watermark=water,
+        start=start,
+        missing=missing,
     )

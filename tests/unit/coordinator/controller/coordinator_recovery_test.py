@@ -84,6 +84,31 @@ def test_the_latest_epoch_counts_before_the_longest_log() -> None:
     assert lossy.view.leader == THREE
 
 
+def test_who_lacks_the_front_of_its_log_leads_only_if_the_others_lack_more() -> None:
+    for missing, leader, lost in ((30, THREE, 10), (5, TWO, 5)):
+        lossy = all_lost_power()
+        lossy.tell(TWO, 0, 200, 100, missing)
+        lossy.join(THREE, 2, stopped=POWER_LOSS)
+        lossy.tell(THREE, 0, 90)
+        assert (lossy.view.leader, lossy.view.lost_records) == (leader, lost)
+
+
+def test_what_is_missing_at_the_front_and_was_never_committed_is_not_lost() -> None:
+    lossy = all_lost_power()
+    lossy.tell(TWO, 1, 200, 20, missing=50)
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    lossy.tell(THREE, 0, 10)
+    assert (lossy.view.leader, lossy.view.lost_records) == (TWO, 20)
+
+
+def test_of_logs_with_nothing_known_committed_the_one_with_most_leads() -> None:
+    lossy = all_lost_power()
+    lossy.tell(TWO, 0, 90, missing=40)
+    lossy.join(THREE, 2, stopped=POWER_LOSS)
+    lossy.tell(THREE, 0, 60)
+    assert (lossy.view.leader, lossy.view.lost_records) == (THREE, 0)
+
+
 def test_of_equal_ones_the_preferred_leads() -> None:
     lossy = all_lost_power()
     lossy.join(THREE, 2, stopped=POWER_LOSS)

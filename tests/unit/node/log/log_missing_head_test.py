@@ -3,28 +3,17 @@
 import pytest
 
 from harness.logs.batches import values_of
-from harness.logs.one_log import FIRST, Broker
+from harness.logs.one_log import Broker, robbed
 from tidelog.kernel.ids import Partition
-from tidelog.node.log.log import Log
-
-
-def _robbed() -> tuple[Broker, Log]:
-    """It was flushed nowhere; the first of three segments is gone, as far as the disk goes."""
-    broker = Broker(12)
-    broker.lose_power()
-    for name in broker.place.names():
-        if name.startswith(FIRST.removesuffix(".log")):
-            broker.place.unlink(name)
-    return broker, broker.restart()
 
 
 def test_what_is_missing_at_the_front_is_known() -> None:
-    _, log = _robbed()
+    _, log = robbed()
     assert (log.start, log.end, log.missing_from) == (10, 24, 0)
 
 
 def test_a_kill_does_not_make_it_forgotten() -> None:
-    broker, _ = _robbed()
+    broker, _ = robbed()
     for _ in range(3):
         broker.checkpoint()
         broker.kill()
@@ -33,7 +22,7 @@ def test_a_kill_does_not_make_it_forgotten() -> None:
 
 
 def test_a_clean_stop_does_not_make_it_forgotten() -> None:
-    broker, _ = _robbed()
+    broker, _ = robbed()
     for _ in range(2):
         broker.logs.close_clean({})
         broker.kill()
@@ -43,7 +32,7 @@ def test_a_clean_stop_does_not_make_it_forgotten() -> None:
 
 
 def test_a_cut_below_what_is_left_does_not_make_it_forgotten() -> None:
-    broker, log = _robbed()
+    broker, log = robbed()
     log.truncate_to(5)
     assert (log.start, log.end, log.missing_from) == (5, 5, 0)
     broker.kill()
@@ -53,7 +42,7 @@ def test_a_cut_below_what_is_left_does_not_make_it_forgotten() -> None:
 
 @pytest.mark.parametrize("stop", ["kill", "clean"])
 def test_a_log_that_begins_anew_lacks_nothing(stop: str) -> None:
-    broker, log = _robbed()
+    broker, log = robbed()
     log.truncate_fully_and_start_at(0)
     assert (log.start, log.end, log.missing_from) == (0, 0, None)
     if stop == "clean":
@@ -66,7 +55,7 @@ def test_a_log_that_begins_anew_lacks_nothing(stop: str) -> None:
 @pytest.mark.parametrize("stop", ["kill", "clean"])
 def test_where_nobody_has_more_nothing_is_missing(stop: str) -> None:
     """Its leader begins no earlier: that is so for good as soon as the start is durable."""
-    broker, log = _robbed()
+    broker, log = robbed()
     log.accept_start()
     log.keep_start()
     assert (log.start, log.missing_from) == (10, None)
@@ -78,7 +67,7 @@ def test_where_nobody_has_more_nothing_is_missing(stop: str) -> None:
 
 
 def test_what_is_missing_is_not_forgotten_by_making_the_start_durable() -> None:
-    broker, log = _robbed()
+    broker, log = robbed()
     log.keep_start()
     broker.kill()
     log = broker.restart()
@@ -86,7 +75,7 @@ def test_what_is_missing_is_not_forgotten_by_making_the_start_durable() -> None:
 
 
 def test_what_is_deleted_is_not_missing() -> None:
-    broker, log = _robbed()
+    broker, log = robbed()
     broker.logs.plan_starts({("t", Partition(0)): 12})
     broker.checkpoint()
     log.advance_start(12)
@@ -103,3 +92,14 @@ def test_a_log_that_begins_later_lacks_nothing_though_it_is_killed_at_once() -> 
     broker.kill()
     log = broker.restart()
     assert (log.start, log.end, log.missing_from) == (50, 50, None)
+
+
+def test_where_what_is_left_begins_is_not_written_down_as_committed() -> None:
+    broker, log = robbed()
+    key = ("t", Partition(0))
+    assert broker.logs.high_watermark("t", 0) == 10, "none lies below the start"
+    broker.checkpoint({key: 10})
+    assert broker.logs.checkpointed_high_watermark(key) == 0
+    log.accept_start()
+    broker.checkpoint({key: 10})
+    assert broker.logs.checkpointed_high_watermark(key) == 10
