@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from harness.suite.used import MAKING
+
 BUILD_SECONDS_MAX = 900
 """For one download or compilation."""
 ATTEMPTS = 2
@@ -34,7 +36,7 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
     """The folder of that name, which `make` fills when it is not there yet, or not whole."""
     folder = _cache() / name
     if not is_made(name):
-        with clock_stopped(), _lock_of(folder) as lock:
+        with clock_stopped(), MAKING.counted(), _lock_of(folder) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not is_made(name):
                 _remove_what_was_left(folder)

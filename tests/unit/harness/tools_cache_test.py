@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.suite import tools_cache
+from harness.suite import tools_cache, used
 from harness.suite.tools_cache import ATTEMPTS, CACHE_VARIABLE, clock_stopped, is_made, made_once
+from harness.suite.used import MAKING
 
 
 def test_a_build_does_not_run_into_the_time_limit_of_its_test() -> None:
@@ -42,6 +43,23 @@ def test_a_folder_is_made_once_and_outside_of_the_tests_time(
     for _ in range(2):
         assert (made_once("driver-1", make) / "driver").read_text() == "built"
     assert made == [0]
+
+
+def test_what_a_build_takes_is_counted_as_nobody_s_once_also_where_it_takes_another_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    clock = iter(range(0, 100, 10))
+    monkeypatch.setattr(used, "processor_s", lambda: float(next(clock)))
+    before = MAKING.seconds
+    made_once("driver-1", lambda _: None)  # from 0 to 10
+    assert MAKING.seconds - before == pytest.approx(10)
+    made_once("driver-2", lambda _: nothing_from(made_once("jars-1", lambda _: None)))  # from 20 to 40
+    assert MAKING.seconds - before == pytest.approx(30)
+
+
+def nothing_from(_: Path) -> None:
+    """What it needs is there."""
 
 
 def test_a_build_that_fails_leaves_nothing_that_looks_built(
