@@ -40,13 +40,18 @@ also on a replica that had just come back and taken it. The next one: a follower
 start of its leader's log, and its power loss undid that. It then led with records that the other
 lacked. The last: as the last of `ONCE_FAILED`."""
 
-SICK_ONCE_FAILED = [59, 5012, 5084, 5530, 5860, 2262, 3290, 62_000_055, 65_000_316]
+SICK_ONCE_FAILED = [
+    *(59, 5012, 5084, 5530, 5860, 2262, 3290, 62_000_055, 65_000_316, 68_200_005),
+]
 """A cut whose sync found no room was tried again as if nothing had happened. One that found none
 for the epochs left the high watermark above the log. A segment whose snapshot found none was not
 synced by its name. A full cut that found none left no segment. Who came back without a directory
 was let in before that was heard. A new log got the recovery point of one of its name that was
 deleted right before a kill. A deleted log whose files could not be made left its directory. A log
-that was cut below its high watermark grew while the checkpoint still told the old one."""
+that was cut below its high watermark grew while the checkpoint still told the old one. The last
+two failed by the witness: it knew nothing of a leader that an unclean election deposed while it
+lived. The first of these two slept, the second was alone in sync and acknowledged one record more,
+before it heard that a move had been cancelled in favour of a replica without any."""
 
 
 @pytest.mark.slow

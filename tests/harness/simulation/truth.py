@@ -102,6 +102,12 @@ class Truth:
     is_lossy: bool = False
     lossy_epoch: int = 0
     """Leaders of earlier epochs commit nothing any more."""
+    view: PartitionView | None = None
+    """The partition's latest record."""
+    unaware: dict[tuple[BrokerId, Incarnation, int], int] = field(default_factory=dict)
+    """Who led, and in which epoch, when a lossy election named another leader though no broker was
+    fenced; and the epoch of that election. Until it hears of that, it acknowledges what its own
+    in-sync replicas hold."""
 
     by_base: dict[int, Piece] = field(default_factory=dict)
     committed: list[int] = field(default_factory=list)
@@ -138,6 +144,12 @@ class Truth:
             return False
         return is_news or not self.is_lossy
 
+    def take(self, lost: Iterable[Piece], epoch: int) -> None:
+        """The election of this epoch loses these."""
+        for piece in lost:
+            self.lost.append(piece)
+            self.lost_in[piece.base, piece.crc] = epoch
+
     def before(self, epoch: int) -> int:
         """How many pieces were committed in earlier epochs."""
         return bisect_left(self.committed, epoch)
@@ -146,6 +158,11 @@ class Truth:
 def epoch_of(replica: Replica) -> int:
     """In which it leads, or has led until now."""
     return replica.log.latest_epoch if replica.leader is None else replica.leader.epoch
+
+
+def _serves(image: MetadataImage, broker: BrokerId, life: Incarnation) -> bool:
+    """Whether this life of the broker is let in, so that what it says to clients is heard."""
+    return image.is_alive(broker) and image.brokers[broker].incarnation == life
 
 
 def _stands_at_a_lost_front(replica: Replica) -> bool:
@@ -254,10 +271,12 @@ class Witness:
         # Who was deposed uncleanly wakes up with what is lost: it commits nothing by that.
         is_news = copy.life != life or not copy.led or high > copy.high_watermark
         rose = truth.may_grow(replica, is_news=is_news)
-        copy.life = life
-        copy.high_watermark = high
+        known, copy.life, copy.high_watermark = copy.high_watermark, life, high
         if replica.leader is not None:
             self._leads(truth, replica, broker, life)
+            lossy_epoch = truth.unaware.get((broker, life, replica.leader.epoch))
+            if lossy_epoch is not None:
+                truth.take(copy.between(known, high), lossy_epoch)
         led, copy.led = copy.led, replica.leader is not None
         if rose and (led or copy.led) and replica.follower is None and high > truth.end:
             # It leads, or has until this very turn.
@@ -330,8 +349,7 @@ class Witness:
         ]
         truth.pieces = [piece for piece, _ in kept]
         truth.committed = [epoch for _, epoch in kept]
-        truth.lost += lost
-        truth.lost_in |= {(one.base, one.crc): truth.lossy_epoch for one in lost}
+        truth.take(lost, truth.lossy_epoch)
         truth.is_lossy = True
         for piece in lost:
             del truth.by_base[piece.base]
@@ -344,7 +362,21 @@ class Witness:
         for (name, partition), truth in self.truths.items():
             topic = image.names.get(name)
             view = None if topic is None else topic.partitions[partition]
+            for who in [one for one in truth.unaware if not _serves(image, *one[:2])]:
+                del truth.unaware[who]
             if view is not None and view.lossy_elections > truth.lossy_elections:
                 truth.lossy_elections = view.lossy_elections
                 truth.lossy_epoch = view.leader_epoch
+                self._note_who_led(truth, image, view)
                 self.lossy_election((name, Partition(partition)), view.leader)
+            truth.view = view
+
+    def _note_who_led(self, truth: Truth, image: MetadataImage, after: PartitionView) -> None:
+        """Only if this very record took the leadership of a broker that is not fenced."""
+        before = truth.view
+        if before is None or before.partition_epoch + 1 != after.partition_epoch:
+            return
+        registered = image.brokers.get(before.leader)
+        if registered is not None and _serves(image, before.leader, registered.incarnation):
+            who = before.leader, registered.incarnation, before.leader_epoch
+            truth.unaware[who] = after.leader_epoch
