@@ -54,7 +54,7 @@ def test_what_a_build_takes_is_counted_as_nobody_s_once_also_where_it_takes_anot
     before = MAKING.seconds
     made_once("driver-1", lambda _: None)  # from 0 to 10
     assert MAKING.seconds - before == pytest.approx(10)
-    made_once("driver-2", lambda _: nothing_from(made_once("jars-1", lambda _: None)))  # from 20 to 40
+    made_once("driver-2", lambda _: nothing_from(made_once("jars-1", lambda _: None)))  # to 40
     assert MAKING.seconds - before == pytest.approx(30)
 
 
