@@ -273,10 +273,7 @@ class Witness:
         rose = truth.may_grow(replica, is_news=is_news)
         known, copy.life, copy.high_watermark = copy.high_watermark, life, high
         if replica.leader is not None:
-            self._leads(truth, replica, broker, life)
-            lossy_epoch = truth.unaware.get((broker, life, replica.leader.epoch))
-            if lossy_epoch is not None:
-                truth.take(copy.between(known, high), lossy_epoch)
+            self._leads(truth, replica, broker, life, known)
         led, copy.led = copy.led, replica.leader is not None
         if rose and (led or copy.led) and replica.follower is None and high > truth.end:
             # It leads, or has until this very turn.
@@ -289,15 +286,21 @@ class Witness:
         self._stands_to(truth, copy, high, who, spares_lost_front=True)
         return False
 
-    def _leads(self, truth: Truth, replica: Replica, broker: BrokerId, life: Incarnation) -> None:
+    def _leads(
+        self, truth: Truth, replica: Replica, broker: BrokerId, life: Incarnation, known: int
+    ) -> None:
+        """Its high watermark was known to be there after its last turn."""
         assert replica.leader is not None
         epoch, me = replica.leader.epoch, (broker, life)
-        known = truth.leaders.setdefault(epoch, me)
-        assert known == me, ("two leaders of one epoch", replica.key, epoch, known, me)
+        first = truth.leaders.setdefault(epoch, me)
+        assert first == me, ("two leaders of one epoch", replica.key, epoch, first, me)
         copy, earlier = truth.copies[broker], truth.before(epoch)
         if self.is_strict and copy.matched < earlier:
             who = f"leader {broker} of epoch {epoch}"
             self._stands_to(truth, copy, truth.pieces[earlier - 1].end, who)
+        lossy_epoch = truth.unaware.get((broker, life, epoch))
+        if lossy_epoch is not None:
+            truth.take(copy.between(known, copy.high_watermark), lossy_epoch)
 
     def _stands_to(
         self, truth: Truth, copy: Copy, upto: int, who: str, *, spares_lost_front: bool = False
