@@ -30,7 +30,7 @@ from comparison import (
 )
 from creation import creation_run
 from failover import one as failover_run
-from kafka_cluster import JVM, KAFKA_HEAP, KAFKA_VERSION, Kafka, fetch_kafka
+from kafka_cluster import JVM, KAFKA_HEAP, KAFKA_JARS, KAFKA_VERSION, Kafka, fetch_kafka
 from measuring import (
     MB,
     Arguments,
@@ -113,7 +113,7 @@ def parser() -> Arguments:
     asked.add_argument(
         "--jars",
         type=Path,
-        default=Path.home() / ".cache" / "tidelog-bench" / f"kafka-{KAFKA_VERSION}",
+        default=KAFKA_JARS,
         help="where Kafka's jars are, or go",
     )
     return asked

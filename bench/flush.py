@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from clusters import Cluster, Tidelog, ended_in_order
-from kafka_cluster import KAFKA_VERSION, Kafka, fetch_kafka
+from kafka_cluster import KAFKA_JARS, Kafka, fetch_kafka
 from measuring import (
     MB,
     Arguments,
@@ -67,8 +67,8 @@ def parser() -> Arguments:
     asked.add_argument("--rate", type=int, default=200, help="records a second (200)")
     asked.add_argument("--size", type=int, default=1024, help="bytes of a value (1024)")
     asked.add_argument("--alone", action="store_true", help="without Apache Kafka")
-    jars = Path.home() / ".cache" / "tidelog-bench" / f"kafka-{KAFKA_VERSION}"
-    asked.add_argument("--jars", type=Path, default=jars, help="where Kafka's jars are, or go")
+    where = "where Kafka's jars are, or go"
+    asked.add_argument("--jars", type=Path, default=KAFKA_JARS, help=where)
     return asked
 
 

@@ -12,6 +12,8 @@ from typing import Final
 from clusters import HOST, SETTINGS, addresses, dying_with_us, free_ports
 
 KAFKA_VERSION: Final = "4.3.1"
+KAFKA_JARS: Final = Path.home() / ".cache" / "tidelog-bench" / f"kafka-{KAFKA_VERSION}"
+"""Where they are kept, if nobody says where."""
 LOG4J_VERSION: Final = "2.24.3"
 KAFKA_HEAP: Final = "512m"
 JVM: Final = (

@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient
 
 from clusters import Cluster, Tidelog, ended_in_order
 from comparison import Runs, side_by_side
-from kafka_cluster import KAFKA_HEAP, KAFKA_VERSION, Kafka, fetch_kafka
+from kafka_cluster import KAFKA_HEAP, KAFKA_JARS, KAFKA_VERSION, Kafka, fetch_kafka
 from measuring import Arguments, Figures, Meter, cpu_s, percentile, report, versions, warm_memory
 from raw_client import RawClient
 from sides import Sides
@@ -77,7 +77,7 @@ def parser() -> Arguments:
     asked.add_argument(
         "--jars",
         type=Path,
-        default=Path.home() / ".cache" / "tidelog-bench" / f"kafka-{KAFKA_VERSION}",
+        default=KAFKA_JARS,
         help="where Kafka's jars are, or go",
     )
     return asked
