@@ -2,7 +2,6 @@
 
 import os
 import random
-import resource
 import subprocess
 import time
 import zlib
@@ -16,6 +15,7 @@ from harness.mutants.reach import Reached
 from harness.mutants.record import Record
 from harness.mutants.session import Tests, with_tests
 from harness.mutants.trying import TESTS_S, Mutant, Outcome, Trial
+from harness.suite import used
 from harness.suite.tidy_checks import ROOT
 
 SAMPLE: Final = 40
@@ -55,11 +55,11 @@ def seed_of_today() -> str:
 
 def until(processor_s: float, take: Callable[[Outcome], object]) -> Callable[[Outcome], bool]:
     """Takes outcomes; false once the time is used up."""
-    end_s = _processor_s() + processor_s
+    end_s = used.processor_s() + processor_s
 
     def goes_on(outcome: Outcome) -> bool:
         take(outcome)
-        return _processor_s() < end_s
+        return used.processor_s() < end_s
 
     return goes_on
 
@@ -99,8 +99,3 @@ def run(
 
     if paths:
         with_tests(paths, work)
-
-
-def _processor_s() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
