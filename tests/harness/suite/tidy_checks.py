@@ -105,9 +105,7 @@ def long_file(name: str, source: str) -> list[str]:
 
 
 def missing_docstring(name: str, source: str) -> list[str]:
-    module = _nodes(source)[0]
-    assert isinstance(module, ast.Module)
-    docstring = ast.get_docstring(module)
+    docstring = ast.get_docstring(_module(source))
     return [] if docstring else [f"{name}: no module docstring"]
 
 
@@ -136,16 +134,15 @@ def tests_nobody_runs(name: str, source: str) -> list[str]:
     """What looks like a test, and where pytest would not look for it."""
     if not name.startswith("tests/"):
         return []
-    tree = ast.parse(source)
     if not name.endswith("_test.py"):
         return [
             f"{name}:{one.lineno}: {one.name} is in no file that is named *_test.py"
-            for one in tree.body
+            for one in _module(source).body
             if _is_test(one)
         ]
     return [
         f"{name}:{one.lineno}: {one.name} is in a class that is not named Test*"
-        for group in ast.walk(tree)
+        for group in _nodes(source)
         if isinstance(group, ast.ClassDef) and not group.name.startswith("Test")
         for one in group.body
         if _is_test(one)
@@ -233,6 +230,12 @@ def _calls(source: str) -> Iterator[ast.Call]:
 def _nodes(source: str) -> list[ast.AST]:
     """The module and all below it; one check after the other asks for those of the same file."""
     return [*ast.walk(ast.parse(source))]
+
+
+def _module(source: str) -> ast.Module:
+    module = _nodes(source)[0]
+    assert isinstance(module, ast.Module)
+    return module
 
 
 def _called_name(call: ast.Call) -> str:
