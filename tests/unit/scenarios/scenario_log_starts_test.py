@@ -53,6 +53,17 @@ def _a_leads_without_its_first_segment(*, min_isr: int) -> Scene:
     return scene
 
 
+def _are_equal_once_a_has_followed(scene: Scene) -> None:
+    """B, which alone is there, leads."""
+    assert scene.the_leader() == B
+    scene.start(A)
+    scene.until_isr(A, B)
+    scene.wrote(B)
+    scene.settle()
+    assert scene.log(A) == scene.log(B)
+    scene.clients.check_all_is_there()
+
+
 @pytest.mark.parametrize("end", [_kill, _lose_power])
 def test_a_start_that_a_follower_took_from_its_leader_outlives_the_follower(end: End) -> None:
     scene = _a_leads_without_its_first_segment(min_isr=1)
@@ -75,13 +86,7 @@ def test_replicas_are_equal_after_whoever_took_a_later_start_leads_and_loses_pow
     scene.until_isr(B)
     scene.cluster.lose_power(B)
     scene.start(B)
-    assert scene.the_leader() == B
-    scene.start(A)
-    scene.until_isr(A, B)
-    scene.wrote(B)
-    scene.settle()
-    assert scene.log(A) == scene.log(B)
-    scene.clients.check_all_is_there()
+    _are_equal_once_a_has_followed(scene)
 
 
 def test_replicas_are_equal_after_all_were_killed_right_after_one_took_a_later_start() -> None:
@@ -90,10 +95,4 @@ def test_replicas_are_equal_after_all_were_killed_right_after_one_took_a_later_s
     for broker in (A, B):
         scene.cluster.kill(broker)
     scene.start(B)
-    assert scene.the_leader() == B
-    scene.start(A)
-    scene.until_isr(A, B)
-    scene.wrote(B)
-    scene.settle()
-    assert scene.log(A) == scene.log(B)
-    scene.clients.check_all_is_there()
+    _are_equal_once_a_has_followed(scene)
